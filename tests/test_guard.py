@@ -468,3 +468,10 @@ def test_only_the_first_regions_are_looked_at_and_a_doctor_goes_first():
         for _ in range(5):
             region_of((4, 4, 4))()
     assert guard._observed.left == 0
+
+
+def test_what_was_read_of_one_scale_says_nothing_of_a_new_scalers():
+    GradScaler(DEVICE, init_scale=0.25).get_scale()
+    assert guard._State.scale_read == 0.25
+    GradScaler(DEVICE)
+    assert guard._State.scale_read == 0.0

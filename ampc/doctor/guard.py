@@ -190,6 +190,11 @@ def _keep_scale(scale: float) -> None:
     _State.scale_read, _State.waiting = scale, None
 
 
+def _forget_scale(scaler: Any) -> None:
+    """A new scaler has a scale of its own, which no script has read yet."""
+    _State.scale_read = 0.0
+
+
 def before_norm(t: Any) -> None:
     """The norm of one tensor. The script may still divide it by the scale, so the report waits for the gradients' use."""
     if _State.waiting is None and _C._is_scaled(t):
@@ -406,6 +411,7 @@ class Guard(Listener):
     """Makes the checks above at their events."""
 
     region_made = staticmethod(before_region)
+    scaler_made = staticmethod(_forget_scale)
     scale_read = staticmethod(_keep_scale)
     unscaling = staticmethod(before_unscale)
     stepping_unscaled = staticmethod(before_unscaled_step)

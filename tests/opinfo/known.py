@@ -86,7 +86,7 @@ KNOWN: List[Known] = [
     Known("svd, svd_lowrank, pca_lowrank, linalg.tensorinv: results are row-major. torch's are column-major, as LAPACK's", lambda d: d.operator in ("svd", "svd_lowrank", "pca_lowrank", "linalg.tensorinv") and d.kind == "strides"),
     Known("gather, scatter: an index out of range is an IndexError. torch raises RuntimeError here, and IndexError elsewhere",
           lambda d: d.way == "error" and re.search(r"RuntimeError: index \d+ is out of bounds", d.torch) is not None
-          and re.match(r"IndexError: (gather|scatter\w*|index_put)( on the GPU)?: index \d+ is out of range", d.ampc) is not None),
+          and re.match(r"IndexError: (gather|scatter\w*|index_put)( on the GPU)?: index \d+( in `\w+`)? is out of range", d.ampc) is not None),
     Known("gather: `out` may have a wider dtype of the same kind, as everywhere",
           lambda d: (d.operator, d.way, d.ampc) == ("gather", "error", "no exception") and "Expected out tensor to have dtype" in d.torch),
     Known("as_strided_scatter: torch's gradient does not pass its own gradcheck. ampc's does",
