@@ -115,6 +115,9 @@ def _report_sum(op: str, target: Any, grown: bool) -> None:
         report("weights-too-coarse", f"{said}: it is smaller than half a unit of the last digit", "keep weights and their averages in float32")
 
 
+_UNKNOWN: Any = object()
+
+
 class Digits(Listener):
     """Hears of the steps of optimizers."""
 
@@ -124,9 +127,8 @@ class Digits(Listener):
 
     def step_begins(self, optimizer: Any, closure: bool) -> None:
         """An optimizer's step begins."""
-        try:
-            updates = self._known[optimizer]
-        except KeyError:
+        updates = self._known.get(optimizer, _UNKNOWN)
+        if updates is _UNKNOWN:
             made = Updates(optimizer)
             updates = self._known[optimizer] = made if made.params else None
         if updates is not None and updates.left:
