@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import Any, Dict, Tuple, Type
 
-_OUTSIDE: Dict[str, bool] = {}  # of files: whether they are a script's
+OUTSIDE: Dict[str, bool] = {}  # of files: whether they are a script's
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -21,9 +21,9 @@ def _users_frame() -> Any:
         except ValueError:  # none is further out
             return sys._getframe(depth - 1)
         name = frame.f_code.co_filename
-        outside = _OUTSIDE.get(name)
+        outside = OUTSIDE.get(name)
         if outside is None:
-            outside = _OUTSIDE[name] = not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py")
+            outside = OUTSIDE[name] = not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py")
         if outside:
             return frame
 

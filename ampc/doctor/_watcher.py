@@ -12,7 +12,11 @@ class Watcher(_C.Scope):
     innermost one is called."""
 
     def _changes(self) -> tuple:
-        return (self._begins, (), self._ends, ()), (_C._watch, (self._saw,), _C._watch, (_C._watcher(),))
+        return (self._begins, (), self._ends, ()), (_C._watch, (self._callback(),), _C._watch, (_C._watcher(),))
+
+    def _callback(self) -> Any:
+        """What _C._watch is given."""
+        return self._saw
 
     def _begins(self) -> None:
         """Called before observation begins."""

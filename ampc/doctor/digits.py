@@ -13,6 +13,7 @@ from .guard import report
 STEPS, IN_A_ROW, ADDITIONS, SHARE = 10, 5, 8, 0.9  # steps that are looked at; steps and additions that must lose; and the share of elements
 MOST, ELEMENTS = 8, 64  # parameters, and elements of each
 MANY = 10_000  # sums that are remembered
+SUMMING = frozenset({"add", "sub", "lerp"})  # operators that add onto a tensor
 _HALF = (_C.float16, _C.bfloat16)
 
 
@@ -83,7 +84,7 @@ class Sums:
     def saw(self, op: str, inputs: tuple, target: Any, location: Tuple[str, int], goes_on: bool) -> None:
         """An operator has written its result onto ``target``, outside of backward. ``goes_on``: nothing else has written there since this line
         did last, so it is no new tensor in the same memory."""
-        if op not in ("add", "sub", "lerp") or target.dtype not in _HALF or target.is_meta:
+        if op not in SUMMING or target.dtype not in _HALF or target.is_meta:
             return
         key = (*location, _C._address(target))
         now, added = _some(target).float(), _beside(target, inputs[1])

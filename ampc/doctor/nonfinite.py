@@ -8,17 +8,17 @@ import math
 import os
 import sys
 import warnings
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import _C, policy
-from .._callers import call_site, location_text
+from .._callers import OUTSIDE, call_site, location_text
 from .._events import forget, listen
 from .._model_names import Names
 from .._table import RichText, html_table, html_text
 from ._ear import Ear, stats_of
 from ._finding import CAME, Finding, Location, Range, limit_of
 from ._watcher import Watcher
-from .digits import Sums
+from .digits import SUMMING, Sums
 
 MOST = 20  # findings, and operators of a chain
 NOTHING = "no operator returned inf or nan from finite inputs"
@@ -29,16 +29,17 @@ _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file
              for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py"), ("utils", "data", "")))
 _OWN_FILES: Dict[str, bool] = {}  # those met so far
 _LOADER = _OWN[-1]
-MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
+MARGINS = frozenset({"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"})
 
 
 # They are infinite or nan at 0 or below: their results say nothing of large inputs.
 POLES = {"div", "reciprocal", "remainder", "fmod", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "acos", "asin", "acosh", "atanh"}
 TINY = {"float16": 2.0**-25, "float32": 2.0**-150}  # magnitudes up to these round to 0
-KEEPERS = {"add", "clamp"}  # operators by which scripts keep a value from 0
+KEEPERS = frozenset({"add", "clamp"})  # operators by which scripts keep a value from 0
 INVERTING = {"div", "reciprocal", "rsqrt", "pow"}  # what they make of an infinity that stands for a large number is finite and wrong
 ORDERED = {"lt", "le", "gt", "ge"}  # they answer rightly for an infinity, and for a nan they do not
 OPEN = 8  # values whose use is awaited, before the dropped ones among them are looked for
+KNOWN = 100_000  # results that are known by their addresses, before those that are finite are forgotten
 
 
 class DoctorWarning(UserWarning):
@@ -53,7 +54,7 @@ class Made(NamedTuple):
     """What the doctor knows about a result: the operator and line that made it, and its inputs."""
 
     op: str
-    location: Location
+    location: Optional[Location]  # None of an ordinary call, where nobody asks for it
     bad: bool
     inputs: Tuple[int, ...]
     sources: Tuple[Finding, ...] = ()  # what its inf or nan comes from, where that is known
@@ -73,6 +74,24 @@ class End(NamedTuple):
     def meets(self, addresses: Sequence[int]) -> bool:
         """Whether a tensor begins in its memory."""
         return any(self.begin <= a < self.past for a in addresses)
+
+
+class Notes(NamedTuple):
+    """What csrc/python/doctor.c is given, in this order. It enters ordinary calls of operators, which ``saw`` does not see."""
+
+    saw: Callable[..., None]
+    made: Dict[int, Made]
+    locations: Dict[int, Location]
+    margins: Dict[Tuple[str, Location, str], float]
+    open: List[End]  # while there is something in it, or in the next, no call is ordinary
+    held: List[Finding]
+    own: Dict[str, bool]  # see is_own
+    outside: Dict[str, bool]  # see call_site
+    ordinary: Made  # what is entered, but for the operator and its inputs
+    with_margins: FrozenSet[str]
+    keepers: FrozenSet[str]
+    summing: FrozenSet[str]
+    most: int  # entries of `made`, before some are dropped
 
 
 class Call(NamedTuple):
@@ -179,6 +198,10 @@ class Doctor(Watcher):
         ear = (setattr, (self._ear, "over", False), setattr, (self._ear, "over", True))  # even where an exception ends _ends
         return (ear, (None, (), self._clear, ()), *super()._changes(), (_C._watch_wholes, (self._whole,), _C._watch_wholes, (_C._whole_watcher(),)))
 
+    def _callback(self) -> Notes:
+        return Notes(self._saw, self._made, self._locations, self.margins, self._open, self._held, _OWN_FILES, OUTSIDE,
+                     Made("", None, False, ()), MARGINS, KEEPERS, SUMMING, KNOWN)
+
     def _begins(self) -> None:
         listen(self._ear)
 
@@ -190,15 +213,14 @@ class Doctor(Watcher):
 
     def _clear(self) -> None:
         self._ear.let_go()
-        self._open, self._held = [], []
-        self._made.clear()
-        self._locations.clear()
+        for notes in (self._open, self._held, self._made, self._locations):
+            notes.clear()
 
     # -- watching --------------------------------------------------------------------------------------------
 
     def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
         made = self._made
-        if len(made) > 100_000:
+        if len(made) > KNOWN:
             for address in [address for address, each in made.items() if not each.sources]:
                 del made[address]
             self._locations.clear()
@@ -255,7 +277,7 @@ class Doctor(Watcher):
         if len(self._open) >= OPEN and not any(e.inner for e in self._open):
             self._settle(every=len(self._open) > 8 * OPEN)
         plain, begin = out.detach(), _C._address(out)
-        self._open = [e for e in self._open if e.begin != begin]
+        self._open[:] = [e for e in self._open if e.begin != begin]
         past = begin + max((plain.numel() if plain.is_contiguous() else _extent(plain)) * plain.element_size(), 1)
         self._open.append(End(plain, begin, past, waiting, _C._running() is not None, _C._in_whole() and not onto))
 
@@ -264,7 +286,7 @@ class Doctor(Watcher):
         is a question that repairs nothing."""
         floats = any(t.is_floating_point() for t in outputs)
         met = [e for e in self._open if e.meets(addresses) and (floats or (op in ORDERED and not e.tensor.isnan().any().item()))]
-        self._open = [e for e in self._open if not any(e is m for m in met)]
+        self._open[:] = [e for e in self._open if not any(e is m for m in met)]
         if floats and op in INVERTING and not _C._in_whole():
             self._tell([f for e in met for f in e.sources if f.too_large and not e.gradient and not self._is_bad(outputs)])
         return tuple(f for e in met for f in e.sources)
@@ -278,9 +300,12 @@ class Doctor(Watcher):
         """Tells what was dropped without being repaired; of ``gradients``, all that came out of a backward pass; or ``every`` one."""
         if self._held and not _C._in_whole():
             self._keep_held()
-        bad, self._open = [e for e in self._open if sum(stats_of(e.tensor)[2:4]) > 0], []
+        if not self._open:
+            return
+        bad = [e for e in self._open if sum(stats_of(e.tensor)[2:4]) > 0]
+        self._open.clear()
         over = [every or (gradients and e.gradient) or _C._holders(e.tensor) == 1 for e in bad]
-        self._open = [e for e, gone in zip(bad, over) if not gone]
+        self._open[:] = [e for e, gone in zip(bad, over) if not gone]
         self._tell([f for e, gone in zip(bad, over) if gone for f in e.sources], stop)
 
     def _loss_is_known(self, loss: Any) -> None:
@@ -405,8 +430,9 @@ class Doctor(Watcher):
             self._loss_ran(results, op, inputs)
         if not self._held and not self._open:
             return
-        inside, self._open = [e for e in self._open if e.inner], [e for e in self._open if not e.inner]
-        held, self._held = self._held, []
+        inside, held = [e for e in self._open if e.inner], self._held[:]
+        self._open[:] = [e for e in self._open if not e.inner]
+        self._held.clear()
         if not inside and not held:
             return
         floats = [t for t in results if t is not None and t.is_floating_point() and t.numel()]
@@ -435,8 +461,9 @@ class Doctor(Watcher):
 
     def _keep_held(self) -> None:
         """What an error ended is told: nobody could repair it."""
-        held, self._held = self._held, []
-        self._open = [e for e in self._open if not e.inner]
+        held = self._held[:]
+        self._held.clear()
+        self._open[:] = [e for e in self._open if not e.inner]
         self._tell(held)
 
     def _tell(self, some: Iterable[Finding], stop: bool = True) -> None:
@@ -445,7 +472,7 @@ class Doctor(Watcher):
         serious = [f for f in fresh if f.cause != "scale"]
         self._told.update(map(_key, fresh))
         self.findings.extend(fresh)
-        self._open = [e for e in (e._replace(sources=tuple(f for f in e.sources if _key(f) not in self._told)) for e in self._open) if e.sources]
+        self._open[:] = [e for e in (e._replace(sources=tuple(f for f in e.sources if _key(f) not in self._told)) for e in self._open) if e.sources]
         if serious and self.stop and stop:
             raise DoctorError(str(serious[0]))
         for finding in serious:

@@ -24,6 +24,9 @@ const void *ac_read_run(const ac_loops *loops, ac_opmath opmath, ac_dtype dtype,
 int64_t ac_cpu_panels_bytes(const ac_tensor *w, ac_dtype round, bool out_first);
 bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
 int ac_cpu_grad_stats(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
+/* The largest magnitude of a contiguous tensor of floating point: nan where it has one, else infinity where it has one.
+ */
+double ac_cpu_largest(const ac_tensor *t);
 int ac_cpu_scale(ac_tensor *const *tensors, int n, double factor, const double *there) AC_CHECKED;
 int ac_cpu_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) AC_CHECKED;
 

@@ -46,6 +46,8 @@ typedef struct ac_loops {
     int64_t (*best_of_few[AC_N_OPMATHS])(int64_t n, const void *x, bool smallest);
     void (*best_columns[AC_N_OPMATHS])(int64_t n, const void *x, bool smallest, int64_t row, void *best,
                                        int64_t *index);
+    /* the largest magnitude of floating point of 2, 4 and 8 bytes, as an integer, see there too */
+    uint64_t (*largest[3])(int64_t n, const void *x);
     /* rows, indexed 0 float32, 1 float64 */
     void (*softmax[2])(int64_t n, const void *x, void *y);
     void (*log_softmax[2])(int64_t n, const void *x, void *y);

@@ -1,5 +1,5 @@
 /* Calls a Python function with every operator that runs, for the doctor (ampc/doctor/nonfinite.py). */
-#include "python/state.h"
+#include "python/doctor.h"
 
 #include "amp/autocast.h"
 #include "base/rng.h"
@@ -20,11 +20,10 @@ static PyObject *tuple_of(ac_tensor *const *tensors, int n) {
 }
 
 /* The watcher's own operators are not watched, nor recorded. */
-static int saw(const ac_seen *s) {
+static int call_watcher(PyObject *callee, const ac_seen *s) {
     ac_grad_mode mode = ac_mode;
     PyObject *in = tuple_of(s->in, s->n_in), *out = in ? tuple_of(s->out, s->n_out) : NULL, *done = NULL;
     PyObject *low = s->low == AC_NO_DTYPE ? Py_None : ac_py->dtypes[s->low];
-    PyObject *callee = Py_NewRef(watcher); /* which may put another in its place */
     const ac_seen *outer = seeing;
     seeing = s;
     ac_watching = false, ac_mode.no_grad = true;
@@ -32,11 +31,19 @@ static int saw(const ac_seen *s) {
         done = PyObject_CallFunction(callee, "sOOOOL", ac_ops[s->op].name, in, out, low, s->onto ? Py_True : Py_False,
                                      (long long)s->nanoseconds);
     ac_watching = watcher != NULL, ac_mode = mode, seeing = outer;
-    Py_DECREF(callee);
     Py_XDECREF(in);
     Py_XDECREF(out);
     Py_XDECREF(done);
-    return done ? 0 : ac_fail(AC_PYTHON, "the watcher failed");
+    return done ? 0 : -1;
+}
+
+static int saw(const ac_seen *s) {
+    PyObject *now = Py_NewRef(watcher); /* which may put another in its place */
+    bool doctor = ac_is_doctor(now);
+    int done = doctor ? ac_doctor_saw(now, s) : 0;
+    if (!done) done = call_watcher(doctor ? PyTuple_GET_ITEM(now, 0) : now, s);
+    Py_DECREF(now);
+    return done < 0 ? ac_fail(AC_PYTHON, "the watcher failed") : 0;
 }
 
 /* Whether what runs now is a part of a composite operator or of a formula of the core. */
@@ -64,6 +71,7 @@ static int saw_whole(const ac_op_call *c) {
 /* The gradients that lead somewhere. A Function's operators are the user's own, each of which is judged by itself. */
 static int saw_formula(const ac_node *n, ac_tensor *const *given) {
     if (!whole_watcher || !ac_watching || ac_composing || n->py) return 0;
+    if (ac_is_doctor(watcher) && !ac_doctor_awaits(watcher)) return 0;
     ac_list leading;
     if (ac_list_start(&leading, n->n_in) < 0) return -1;
     for (int k = 0; k < n->n_in; k++) leading.at[k] = n->edges[k].node ? given[k] : NULL;
@@ -143,8 +151,8 @@ PyObject *ac_watch_swap(PyObject *callback) {
     return old;
 }
 
-/* _watch(callback or None) -> what was there; called as callback(operator, inputs, outputs, low dtype, onto,
- * nanoseconds) */
+/* _watch(callback, a doctor's Notes or None) -> what was there; called as callback(operator, inputs, outputs,
+ * low dtype, onto, nanoseconds) */
 static PyObject *watch(PyObject *module, PyObject *callback) {
     PyObject *old = ac_watch_swap(callback == Py_None ? NULL : Py_NewRef(callback));
     (void)module;
@@ -173,7 +181,7 @@ static PyObject *in_whole_now(PyObject *module, PyObject *unused) {
     return PyBool_FromLong(in_whole());
 }
 
-/* _watcher() -> the callback of this thread, or None */
+/* _watcher() -> the callback or Notes of this thread, or None */
 static PyObject *watcher_now(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return Py_NewRef(watcher ? watcher : Py_None);
