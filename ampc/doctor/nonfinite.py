@@ -8,7 +8,8 @@ import math
 import os
 import sys
 import warnings
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections import deque
+from typing import Any, Deque, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import _C, policy
 from .._callers import call_site, location_text
@@ -19,6 +20,7 @@ from ._ear import Ear, stats_of
 from ._finding import CAME, Finding, Location, Range, limit_of
 from ._watcher import Watcher
 from .digits import Sums
+from .values import Values
 
 MOST = 20  # findings, and operators of a chain
 NOTHING = "no operator returned inf or nan from finite inputs"
@@ -38,6 +40,7 @@ TINY = {"float16": 2.0**-25, "float32": 2.0**-150}  # magnitudes up to these rou
 KEEPERS = {"add", "clamp"}  # operators by which scripts keep a value from 0
 INVERTING = {"div", "reciprocal", "rsqrt", "pow"}  # what they make of an infinity that stands for a large number is finite and wrong
 ORDERED = {"lt", "le", "gt", "ge"}  # they answer rightly for an infinity, and for a nan they do not
+SPANS = 64  # values that are remembered to know their views
 OPEN = 8  # values whose use is awaited, before the dropped ones among them are looked for
 
 
@@ -171,9 +174,11 @@ class Doctor(Watcher):
         self._seen: Dict[tuple, Finding] = {}  # by what is told once: told, or still a candidate
         self._told: Set[tuple] = set()
         self._open: List[End] = []  # of candidates
+        self._spans: Deque[Tuple[int, int]] = deque(maxlen=SPANS)  # of values that were not finite: the first byte, and behind the last
         self._held: List[Finding] = []  # candidates of the whole that runs
         self._ear = Ear(self._made, self._loss_is_known, self._settle)
         self._sums = Sums()
+        self._values = Values(self._made)
 
     def _changes(self) -> tuple:
         ear = (setattr, (self._ear, "over", False), setattr, (self._ear, "over", True))  # even where an exception ends _ends
@@ -190,6 +195,7 @@ class Doctor(Watcher):
 
     def _clear(self) -> None:
         self._ear.let_go()
+        self._values.let_go()
         self._open, self._held = [], []
         self._made.clear()
         self._locations.clear()
@@ -213,6 +219,7 @@ class Doctor(Watcher):
         if onto and outputs and _C._running() is None:
             before = made.get(_C._address(outputs[0]))
             self._sums.saw(op, inputs, outputs[0], location, before is None or (before.op, before.location) == (op, location))
+        self._values.saw(op, inputs, outputs, low, onto, location)
         addresses = tuple([_C._address(t) for t in inputs if t is not None])
         known = [made.get(a) for a in addresses]
         used = self._used(op, addresses, outputs) if self._open else ()
@@ -227,6 +234,8 @@ class Doctor(Watcher):
             if op in MARGINS and _C._running() is None:
                 key = (op, location, _text(out.dtype))
                 self.margins[key] = max(self.margins.get(key, 0.0), math.inf if bad else values[1])
+            if bad:
+                self._values.saw_bad(op, inputs, out, onto, location)
             old = dict(zip(addresses, known)) if bad else {}
             sources = self._sources(op, inputs, out, values, low, onto, location, old, used) if bad else ()
             made[_C._address(out)] = Made(op, location, bad, addresses, sources, _lost(op, inputs, out, known))
@@ -249,14 +258,15 @@ class Doctor(Watcher):
 
     def _opened(self, out: Any, sources: Iterable[Finding], onto: bool) -> None:
         """Awaits what becomes of a value, unless all its sources are told already."""
+        plain, begin = out.detach(), _C._address(out)
+        past = begin + max((plain.numel() if plain.is_contiguous() else _extent(plain)) * plain.element_size(), 1)
+        self._spans.append((begin, past))
         waiting = tuple(f for f in sources if _key(f) not in self._told)
         if not waiting:
             return
         if len(self._open) >= OPEN and not any(e.inner for e in self._open):
             self._settle(every=len(self._open) > 8 * OPEN)
-        plain, begin = out.detach(), _C._address(out)
         self._open = [e for e in self._open if e.begin != begin]
-        past = begin + max((plain.numel() if plain.is_contiguous() else _extent(plain)) * plain.element_size(), 1)
         self._open.append(End(plain, begin, past, waiting, _C._running() is not None, _C._in_whole() and not onto))
 
     def _used(self, op: str, addresses: Sequence[int], outputs: tuple) -> Tuple[Finding, ...]:
@@ -307,7 +317,7 @@ class Doctor(Watcher):
             if made is not None and made.bad:
                 source = source or (made.sources[0] if made.sources and seen[2] + seen[3] > 0 else None)
             elif call.running is None and self._is_foreign(call, t, seen):
-                came = t
+                source, came = source or self._whole_of(t), t
         if source is None and used and (nans or infs):  # a part of what was awaited
             source = used[0]
         if source is None and came is not None:
@@ -318,6 +328,12 @@ class Doctor(Watcher):
             self._go_on(call, source)
             return source
         return None if nans or (infs and call.values[3] == 0) else self._origin(call, infs)
+
+    def _whole_of(self, t: Any) -> Optional[Finding]:
+        """What the inf or nan of a view comes from: the finding of the tensor whose memory it is a part of."""
+        at = _C._address(t)
+        whole = next((self._made.get(b) for b, past in reversed(self._spans) if b <= at < past), None)
+        return whole.sources[0] if whole is not None and whole.bad and whole.sources else None
 
     @staticmethod
     def _is_foreign(call: Call, t: Any, seen: tuple) -> bool:
