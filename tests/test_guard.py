@@ -48,7 +48,7 @@ def run(code, file):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         exec(compile(code, file, "exec"), surroundings("with autocast" in code))
-    return [w for w in caught if issubclass(w.category, doctor.MisuseWarning)]
+    return [w for w in caught if issubclass(w.category, (doctor.MisuseWarning, guard.PerformanceNote))]
 
 
 def blocks(page):

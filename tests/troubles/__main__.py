@@ -73,10 +73,10 @@ def main() -> int:
             wrong += _advise(chosen, Path(folder))
     if not args.torch:
         print("\n".join(_tables(ran)))
-    if args.save and not args.torch:
-        PAGE.write_text(page(_tables(ran), sum(s.kind == "broken" for s, _, _ in ran)))
     if args.open and not args.torch:
         renew_open([(s.name, said) for s, _, said in ran])
+    if args.save and not args.torch:
+        PAGE.write_text(page(_tables(ran), sum(s.kind == "broken" for s, _, _ in ran)))
     if args.json:
         Path(args.json).write_text(json.dumps([{"name": s.name, "kind": s.kind, **result, "wrong": said} for s, result, said in ran], indent=1))
     return 1 if wrong else 0
