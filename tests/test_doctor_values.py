@@ -292,3 +292,29 @@ def test_views_of_what_is_not_finite_are_no_data():
             part.tanh().mul(0.5) - ampc.full((2, 2), float("inf"), dtype=HALF) * 0
             (part - part).sum().item()
     assert {f.op for f in d.findings} == {"mul"}
+
+
+def test_a_part_that_is_written_over_is_no_origin():
+    """What is added to a nan stays one, also where a row of a larger tensor is written."""
+    with warnings.catch_warnings(), doctor() as d:
+        warnings.simplefilter("ignore")
+        x = ampc.zeros(4).log() * ampc.zeros(4)
+        row = x + 1
+        row[2] += 5
+        row.sum().item()
+    assert {f.op for f in d.findings} == {"log"}
+
+
+def test_a_transposed_parameter_is_a_parameter():
+    """Weights that a bad step has spoiled are its consequence, however they are read."""
+    users, items = nn.Embedding(6, 4), nn.Embedding(6, 4)
+    optimizer = ampc.optim.SGD([*users.parameters(), *items.parameters()], lr=0.1)
+    with warnings.catch_warnings(), doctor() as d:
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            optimizer.zero_grad()
+            with ampc.autocast("cpu", dtype=BRAIN):
+                scores = users(ampc.arange(3)) @ items.weight.t()
+            (scores.float() - ampc.tensor([0.0, 0.2, 0.2, 0.2, 0.2, 0.2]).log()).logsumexp(1).sum().backward()
+            optimizer.step()
+    assert {f.op for f in d.findings} == {"log"}

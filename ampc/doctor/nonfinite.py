@@ -247,7 +247,8 @@ class Doctor(Watcher):
         """What the inf or nan of a result comes from: the finding that the call makes first, or the one that it goes on with; then the others."""
         given, source = [t.detach() for t in inputs if t is not None], None
         if given and op not in DELIBERATE:
-            leaves = {_C._address(t): t for t in inputs if t is not None and t.is_leaf and t.requires_grad}
+            trained = [t if t.is_leaf else t._base for t in inputs if t is not None and t.requires_grad]
+            leaves = {_C._address(t): t for t in trained if t is not None and t.is_leaf}
             floats = [t for t in given if t.is_floating_point()]
             source = self._judge(Call(op, location, floats or given, out.detach(), values, low, onto, _C._running(), old, leaves,
                                       given[-1].amin().item() if op == "pow" and given[-1].numel() else 1.0), used)
@@ -309,8 +310,9 @@ class Doctor(Watcher):
                 continue
             made = call.old.get(_C._address(t))
             if call.onto and _C._address(t) == _C._address(call.out):  # overwritten by now
-                nans = nans or (made is not None and made.bad)
-                source = source or (made.sources[0] if made is not None and made.sources else None)
+                whole = self._whole_of(t) if made is None else None
+                nans = nans or whole is not None or (made is not None and made.bad)
+                source = source or whole or (made.sources[0] if made is not None and made.sources else None)
                 continue
             seen = stats_of(t)
             nans, infs = nans or seen[3] > 0, infs or seen[2] > 0

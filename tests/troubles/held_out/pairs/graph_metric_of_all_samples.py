@@ -4,6 +4,7 @@ area: graphs
 cause: sum-overflow
 operator: sum
 fix: float32 | float() | mean | bfloat16
+ampc: runs
 shows: nan loss
 source: datamol-io/graphium#406, PR#429
 """

@@ -4,6 +4,7 @@ area: speech
 cause: sum-overflow
 operator: cumsum | sum
 fix: float32 | float() | mean | bfloat16
+ampc: runs
 shows: nan loss
 source: idiap/fast-transformers#32
 """
