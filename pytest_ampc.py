@@ -13,7 +13,6 @@ from typing import Any, Iterator
 import pytest
 
 SEED = 0
-ABOUT_SPEED = {"autocast-without-effect"}  # of this machine, and of models as small as tests have them
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -58,13 +57,13 @@ def pytest_runtest_call(item: Any) -> Iterator[None]:
     """Runs the test under the doctor, where that is asked for."""
     if not item.config.getoption("--ampc-doctor") or item.get_closest_marker("ampc_undoctored"):
         return (yield)
-    from ampc.doctor import guard
+    from ampc.doctor import guard, rules
     from ampc.doctor.nonfinite import Doctor
 
     before = guard.reports(clear=True)
     with Doctor() as found:
         result = yield
-    misuse = [report for report in guard.reports(clear=True) if report.rule not in ABOUT_SPEED]
+    misuse = [report for report in guard.reports(clear=True) if report.rule not in rules.NOTES]
     told = [f"{report.file}:{report.line}: [{report.rule}] {report.text}\n    {report.fix}" for report in misuse]
     guard._State.log.extend(before)
     told += [str(finding) for finding in found.findings if finding.cause != "scale"]

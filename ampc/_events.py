@@ -121,6 +121,9 @@ class Listener:
         """A scaler is about to make a step, or to leave it out where a flag of ``found_inf`` is not 0. ``stats``: ``amp._ledger.GradStats``, one
         a device. A listener may set ``scaler.last_step``."""
 
+    def step_waits(self, optimizer: Any, why: str) -> None:
+        """A scaler is about to wait for the GPU, because it must know whether it skips the optimizer's step. ``why``: what needs it, in words."""
+
     def step_begins(self, optimizer: Any, closure: bool) -> None:
         """An optimizer's own step begins, called by the script or by a scaler; with a ``closure``, which makes the gradients that it uses."""
 

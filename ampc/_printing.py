@@ -19,6 +19,13 @@ class _Options:
 _options = _Options()
 
 
+class _Unwatched(_C.Scope):
+    """What shows a tensor computes nothing of the script's: neither the doctor nor a profile sees it."""
+
+    def _changes(self) -> tuple:
+        return ((_C._watch, (None,), _C._watch, (_C._watcher(),)),)
+
+
 def set_printoptions(precision: Optional[int] = None, threshold: Optional[int] = None, edgeitems: Optional[int] = None,
                      linewidth: Optional[int] = None, profile: Optional[str] = None, sci_mode: Optional[bool] = None) -> None:
     """Sets how tensors are printed.
@@ -99,10 +106,11 @@ def tensor_repr(t: Any) -> str:
     plain = t.detach()
     edge = _options.edgeitems if t.numel() > _options.threshold else 0
     floating = t.dtype.is_floating_point
-    for d in range(plain.ndim if edge else 0):  # fetch only what is shown
-        if plain.shape[d] > 2 * edge + 1:
-            plain = _ops.cat([plain.narrow(d, 0, edge + 1), plain.narrow(d, plain.shape[d] - edge, edge)], d)
-    values = plain.tolist()
+    with _Unwatched():
+        for d in range(plain.ndim if edge else 0):  # fetch only what is shown
+            if plain.shape[d] > 2 * edge + 1:
+                plain = _ops.cat([plain.narrow(d, 0, edge + 1), plain.narrow(d, plain.shape[d] - edge, edge)], d)
+        values = plain.tolist()
     notes = []
     if t.numel() == 0:
         body = "[]"
@@ -162,11 +170,12 @@ def tensor_html(t: Any) -> str:
     if t.requires_grad:
         facts.append("requires grad" if t.is_leaf else f"made by {_maker(t)}")
     if t.is_floating_point() and t.numel() and not t.is_meta:
-        good = plain.isfinite()
-        bad = t.numel() - int(good.sum())
-        wide = plain.double()
-        if bad < t.numel():
+        with _Unwatched():
+            good = plain.isfinite()
+            bad = t.numel() - int(good.sum())
+            wide = plain.double()
             low, high = wide.where(good, math.inf).amin().item(), wide.where(good, -math.inf).amax().item()
+        if bad < t.numel():
             facts.append(f"from {low:.4g} to {high:.4g}")
         if bad:
             facts.append(f"<b style='color:#c0232c'>{bad:,} not finite</b>")

@@ -1,6 +1,8 @@
 """Training on CUDA: the scaler and the optimizers, which wait for nothing, and memory shared with others."""
 
 import gc
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -9,6 +11,18 @@ from where import ON_GPU, simulated, simulator
 import ampc
 
 pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs --device sim or cuda")
+
+
+class Plain:
+    """Of no package of ours."""
+
+    def __init__(self, params):
+        self.param_groups = [{"params": params}]
+
+    @ampc.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            p.sub_(p.grad)
 
 
 # -- the scaler and the optimizers: nobody waits ------------------------------------------------------------------------------------------
@@ -47,6 +61,97 @@ def test_a_step_waits_for_nothing(optimizer, options):
     step()
     assert simulator("syncs") == before and simulator("pending") > 0
     assert scaler.get_scale() == 128.0
+
+
+class OtherDefaults(ampc.optim.AdamW):
+    """Its step is AdamW's."""
+
+    def __init__(self, params, **options):
+        super().__init__(params, **{"weight_decay": 0.1, **options})
+
+    def zero_grad(self, set_to_none=True):
+        super().zero_grad(False)
+
+
+class Counts(ampc.optim.AdamW):
+    def step(self, closure=None):
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().step(closure)
+
+
+def given_back(opt):
+    """As a library leaves it that has replaced the step for a while."""
+    own, opt.step = opt.step, None
+    opt.step = own
+    return opt
+
+
+WAITS = {  # what was done to an optimizer, and why its step waits
+    "nothing": (lambda p: ampc.optim.AdamW(p), ""),
+    "other defaults": (OtherDefaults, ""),
+    "its own step": (lambda p: given_back(ampc.optim.AdamW(p)), ""),
+    "a hook of the state": (lambda p: hooked(p, "register_state_dict_pre_hook"), ""),
+    "a subclass": (Counts, "Counts is skipped: its step.. is not that of ampc.optim"),
+    "a hook": (lambda p: hooked(p, "register_step_post_hook"), "AdamW is skipped: it has step hooks"),
+    "Python": (lambda p: ampc.optim.Adafactor(p), "Adafactor is skipped: its update is computed in Python"),
+    "another package's": (Plain, "Plain is skipped: it is no optimizer of ampc.optim"),
+}
+
+
+def hooked(params, register):
+    opt = ampc.optim.AdamW(params)
+    getattr(opt, register)(lambda *_: None)
+    return opt
+
+
+@simulated
+@pytest.mark.parametrize("done", WAITS)
+def test_a_step_waits_where_code_of_a_script_is_in_it_and_says_so_once(done):
+    make, why = WAITS[done]
+    p = ampc.nn.Parameter(ampc.ones(3))
+    opt, scaler = make([p]), ampc.amp.GradScaler("cuda", init_scale=4.0)
+    ampc.doctor.reports(clear=True)
+    waits, told = [], []
+    for _ in range(3):
+        scaler.scale(p.detach().sum())
+        p.grad = ampc.ones(3)
+        before = simulator("syncs")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            scaler.step(opt)
+        waits.append(simulator("syncs") > before)
+        told += [w for w in caught if w.category is ampc.doctor.PerformanceNote]
+        scaler.update()
+    assert waits == [True, bool(why), bool(why)]  # the first makes state
+    assert len(told) == bool(why) and all(re.search(why, str(w.message)) and w.filename == __file__ for w in told)
+    with ampc.doctor.errors():  # it is no misuse
+        ampc.doctor.reports(clear=True)
+        scaler.scale(p.detach().sum())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scaler.step(opt)
+
+
+def test_a_step_looks_up_nothing_else():
+    """Of a subclass: what a step asks for is known, so that a class with its own is found."""
+    seen, names = set(), ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "RMSprop", "Adadelta", "Rprop")
+    notes = {"step", "_stepping", "_n_applied", "_found_inf", "_zero_along", "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"}  # why_wait asks, or its own
+    for name in names:
+        kind = getattr(ampc.optim, name)
+
+        class Watched(kind):
+            def __getattribute__(self, name):
+                seen.add(name)
+                return super().__getattribute__(name)
+
+        p = ampc.nn.Parameter(ampc.ones(3))
+        opt = Watched([p])
+        seen.clear()
+        p.grad = ampc.ones(3)
+        opt._found_inf = ampc.zeros(())
+        opt.step()
+        assert seen <= ampc.optim.optimizer._PARTS | notes, name
+        assert "_step_group" in seen
 
 
 @pytest.mark.parametrize("optimizer", ["AdamW", "NAdam"])

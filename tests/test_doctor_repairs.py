@@ -16,11 +16,11 @@ def leaf(*values):
     return torch.tensor(values, requires_grad=True)
 
 
-def watched(f, **kwargs):
+def watched(f, *args, **kwargs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with doctor(**kwargs) as d:
-            f()
+            f(*args)
     return d
 
 
@@ -55,6 +55,23 @@ def test_what_a_script_repairs_is_no_finding(name):
 @pytest.mark.parametrize("all_at_once", [True, False])
 def test_what_a_script_overwrites_is_no_finding(all_at_once):
     assert watched(lambda: assigned(torch.tensor([0.0, 1.0, 4.0]), all_at_once)).findings == []
+
+
+READS = {"item": lambda t: t[0].item(), "tolist": lambda t: t.tolist(), "float": lambda t: float(t[0]), "bool": lambda t: bool(t[0]), "text": repr, "format": lambda t: f"{t[0]:.3f}",
+         "notebook": lambda t: t._repr_html_(), "asked in torch": lambda t: bool(torch.isfinite(t).all()), "asked in Python": lambda t: math.isfinite(t[0].item())}
+
+
+@pytest.mark.parametrize("size", [3, 3000])
+@pytest.mark.parametrize("read", READS)
+def test_reading_tells_nothing_and_hides_nothing(read, size):
+    """Whether a script checks the number that it reads is not known, so what becomes of the tensor decides."""
+    def run(repair):
+        t = torch.full((size,), 200.0).exp()
+        READS[read](t)
+        t = repair(t)
+        t += 1
+    assert watched(run, torch.nan_to_num).findings == []
+    assert [f.op for f in watched(run, lambda t: t * 2).findings] == ["exp"]
 
 
 NOT_REPAIRED = {

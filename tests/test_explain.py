@@ -42,7 +42,8 @@ def test_casts_are_counted_in_bytes():
     x = torch.randn(1000)
     with torch.explain() as e:
         x.to(LOW).float().float()
-    assert {(c.source, c.target): (c.calls, c.bytes) for c in e.casts} == {
+        x._repr_html_()  # showing a tensor is no operator of the script's
+    assert "where" not in named(e) and {(c.source, c.target): (c.calls, c.bytes) for c in e.casts} == {
         ("float32", str(LOW).split(".")[-1]): (1, 6000), (str(LOW).split(".")[-1], "float32"): (1, 6000)}
     assert "cast float32 to" in str(e)
 

@@ -393,6 +393,7 @@ class Twice(ampc.optim.Optimizer):
         (p,) = self.param_groups[0]["params"]
         state = self.state[p]
         state["calls"] = state.get("calls", 0) + 1
+        self.param_groups[0]["calls"] = state["calls"]
         climb = p.grad * 0.5
         p.add_(climb)
         with ampc.enable_grad():
@@ -423,7 +424,7 @@ def test_closures():
     for poison[:] in ([True], [True, False]):  # at the first pass, and at the second, when it has climbed
         assert s.step(opt, closure=closure) is None and s.last_step.skipped
         s.update()
-        assert p.detach().equal(before) and opt.state[p] == {"calls": 3}
+        assert p.detach().equal(before) and opt.state[p] == {"calls": 3} and opt.param_groups[0]["calls"] == 3
     assert s.get_scale() == 256
     with pytest.raises(AssertionError, match="scaler.scale"):
         s.step(ampc.optim.SGD([ampc.nn.Parameter(ampc.ones(1))], lr=1), lambda: None)

@@ -1,7 +1,8 @@
 """Protocols for the optimizers of a GradScaler, and how it calls their step.
 
-Any optimizer with ``param_groups`` and ``step`` will do. With ``LeavesStepsOut`` the GPU itself skips a step, and the CPU does not
-wait. With ``UnscalesItself`` the optimizer divides the gradients within its step."""
+Any optimizer with ``param_groups`` and ``step`` will do. With ``LeavesStepsOut`` the GPU itself can skip a step, and the CPU does not
+wait. With ``UnscalesItself`` the optimizer divides the gradients within its step. For all others the CPU waits until it knows whether the step
+is skipped, so that no code of a skipped step runs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class LeavesStepsOut(Steppable, Protocol):
     """An optimizer that is told of skipped steps, such as ``ampc.optim.Optimizer``."""
 
     def can_leave_step_out(self) -> bool:
-        """Whether a flag on the GPU can skip the next step there."""
+        """Whether a flag on the GPU can skip the next step there, so that nothing of it is seen."""
 
     def step_unless(self, found_inf: Tensor, *args: Any, **kwargs: Any) -> Any:
         """A step that the GPU skips if ``found_inf`` is not 0."""
@@ -43,10 +44,16 @@ class UnscalesItself(Steppable, Protocol):
     found_inf: Tensor
 
 
-def can_leave_step_out(optimizer: Any) -> bool:
-    """Whether the GPU can skip the optimizer's next step. A wrapper that only passes attributes on does not count, because ``step_unless``
-    would bypass its own ``step``."""
-    return hasattr(type(optimizer), "step_unless") and optimizer.can_leave_step_out()
+def why_wait(optimizer: Any, found_inf: List[Tensor]) -> str:
+    """Why the CPU must know whether the optimizer's next step is skipped, in words; "" where the GPU can skip it. A wrapper that only passes
+    attributes on is asked for nothing, because ``step_unless`` would bypass its own ``step``."""
+    if len(found_inf) != 1:
+        return "its gradients are on several devices"
+    if not hasattr(type(optimizer), "step_unless"):
+        return "it is no optimizer of ampc.optim"
+    if optimizer.can_leave_step_out():
+        return ""
+    return optimizer.why_wait() if hasattr(optimizer, "why_wait") else "it cannot leave this step out"
 
 
 def leave_step_out(optimizer: Any, kwargs: Dict[str, Any]) -> None:
@@ -83,10 +90,11 @@ class _Overflow(Exception):
 def step_with_closure(optimizer: Any, closure: Callable[[], Any], found_inf: Callable[[], bool], args: tuple, kwargs: Dict[str, Any]) -> Any:
     """A step with a closure, which the optimizer may call several times.
 
-    After each call ``found_inf`` divides the gradients, and says whether one is not finite. If so, parameters and the optimizer's state get
-    their old values back, and the result is None."""
+    After each call ``found_inf`` divides the gradients, and says whether one is not finite. If so, parameters, the optimizer's state and
+    the groups' options get their old values back, and the result is None."""
     params = [p for group in optimizer.param_groups for p in group["params"]]
     values = [p.detach().clone() for p in params]
+    options = [dict(group) for group in optimizer.param_groups]
     state = {k: deepcopy(v) for k, v in optimizer.state.items()}  # the keys are the parameters themselves
 
     def unscaled() -> Any:
@@ -100,8 +108,9 @@ def step_with_closure(optimizer: Any, closure: Callable[[], Any], found_inf: Cal
     except _Overflow:
         for p, old in zip(params, values):
             p.detach().copy_(old)
+        for group, before in zip(optimizer.param_groups, options):
+            group.clear()
+            group.update(before)
         optimizer.state.clear()
         optimizer.state.update(state)
-        if kwargs.get("zero_grad"):
-            optimizer.zero_grad(set_to_none=False)
-        return None
+        return leave_step_out(optimizer, kwargs)

@@ -24,7 +24,7 @@ from .._events import StepLedger, StepRecord, StepReport, announce
 from ._device_scale import DeviceScale
 from ._gate import Gate
 from ._host_scale import HostScale, NanStreak
-from ._optimizers import can_leave_step_out, leave_step_out, step_that_unscales, step_with_closure, takes_scaler
+from ._optimizers import leave_step_out, step_that_unscales, step_with_closure, takes_scaler, why_wait
 from ._scale import Scale, check_kind, check_scaling, checked_scale, each_tensor
 from ._unscale import divide_by_number, gradients_of, no_gradients
 from .autocast_mode import cuda_means_cpu
@@ -193,14 +193,20 @@ class GradScaler:
 
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         found = list(optimizer_state["found_inf_per_device"].values())
-        if len(found) == 1 and found[0].is_cuda and can_leave_step_out(optimizer):  # the GPU decides, so the CPU does not wait
-            return optimizer.step_unless(found[0], *args, **kwargs)
+        if any(flag.is_cuda for flag in found):
+            why = why_wait(optimizer, found)
+            if not why:  # the GPU decides, so the CPU does not wait
+                return optimizer.step_unless(found[0], *args, **kwargs)
+            announce.step_waits(optimizer, why)
         if sum(v.item() for v in found):
             return leave_step_out(optimizer, kwargs)
         return optimizer.step(*args, **kwargs)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Unscales the optimizer's gradients if needed, and calls ``optimizer.step(*args, **kwargs)`` if all are finite.
+
+        Nothing of a skipped step is seen. On a GPU it is skipped there, without waiting; but where code of a script runs within the optimizer's
+        step, ``step`` waits until it is known.
 
         Returns the optimizer's result, or None if the step was skipped. RuntimeError when called twice since ``update``; AssertionError
         when the optimizer has no gradients.

@@ -39,7 +39,8 @@ class Updates:
             if count:
                 elements += p.numel()
                 lost += p.numel() * int((wanted & (_some(p) == values)).sum()) / count
-        if not elements:
+        flag = optimizer._found_inf
+        if not elements or (flag is not None and flag.item()):  # the GPU has skipped the step
             return
         self.left -= 1
         self.in_a_row = self.in_a_row + 1 if lost >= SHARE * elements else 0

@@ -27,7 +27,7 @@ class MisuseWarning(UserWarning):
 
 
 class PerformanceNote(UserWarning):
-    """Mixed precision makes nothing faster here. The script is right all the same: a note is told once, and is never an error."""
+    """Something makes the script slower than it could be. The script is right all the same: a note is told once, and is never an error."""
 
 
 class MisuseError(RuntimeError):
@@ -352,6 +352,13 @@ def before_backward(loss: Any) -> None:
                "end the autocast region after the loss")
 
 
+def before_wait(optimizer: Any, why: str) -> None:
+    """A scaler waits for the GPU, to know whether it skips the optimizer's step."""
+    note("step-waits", f"scaler.step() waits until the GPU has told whether the step of {type(optimizer).__name__} is skipped: {why}",
+         "the script is right as it is; an optimizer of ampc.optim without hooks, and with its own step(), is skipped by the GPU, and "
+         "nothing waits: do the rest after scaler.step()")
+
+
 def before_region(dtype: Any) -> None:
     """A region of the CPU is opened."""
     if _C._has_units(dtype):
@@ -427,6 +434,7 @@ class Guard(Listener):
     unscaling = staticmethod(before_unscale)
     stepping_unscaled = staticmethod(before_unscaled_step)
     step_begins = staticmethod(before_step)
+    step_waits = staticmethod(before_wait)
     schedule_ahead = staticmethod(after_skips)
     clipping = staticmethod(before_clip)
     norm_taken = staticmethod(before_norm)

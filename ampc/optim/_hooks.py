@@ -25,6 +25,12 @@ def _hooks_of(optimizer: Any, name: str) -> list:
     return list(getattr(optimizer, name, {}).values())  # one that has not called Optimizer.__init__ has none
 
 
+def has_step_hooks(optimizer: Any) -> bool:
+    """Whether hooks run before or after its steps."""
+    return bool(_global_optimizer_pre_hooks or _global_optimizer_post_hooks or _hooks_of(optimizer, "_optimizer_step_pre_hooks")
+                or _hooks_of(optimizer, "_optimizer_step_post_hooks"))
+
+
 def before_step(optimizer: Any, args: tuple, kwargs: dict) -> Tuple[tuple, dict]:
     """Calls the hooks before a step; gives its arguments, the optimizer the first, as they leave them."""
     for hook in [*_global_optimizer_pre_hooks.values(), *_hooks_of(optimizer, "_optimizer_step_pre_hooks")]:

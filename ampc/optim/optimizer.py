@@ -14,7 +14,7 @@ from .._events import announce
 from .._gradients import zero_grad
 from .._missing import absent_from
 from ..autograd import enable_grad, no_grad
-from ._hooks import HasHooks, after_step, before_step, register_optimizer_step_post_hook, register_optimizer_step_pre_hook  # noqa: F401
+from ._hooks import HasHooks, after_step, before_step, has_step_hooks, register_optimizer_step_post_hook, register_optimizer_step_pre_hook  # noqa: F401
 
 
 class _Required:
@@ -33,11 +33,11 @@ def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
         if self._stepping:  # it is super().step()
             return step(self, *args, **kwargs)
         announce.step_begins(self, (args[0] if args else kwargs.get("closure")) is not None)
-        self._n_applied += 1
         self._stepping = True
         try:
             given, kwargs = before_step(self, (self, *args), kwargs)
             result = step(*given, **kwargs)
+            self._n_applied += 1
             after_step(self, given, kwargs)
             return result
         finally:
@@ -45,6 +45,13 @@ def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
             announce.step_ended(self)
 
     return noting
+
+
+# What a step looks up in its optimizer. Where a subclass has its own, a script's code runs within the step.
+_PARTS = frozenset({"_can_zero", "_counts", "_fresh", "_notes", "_numbers", "_options", "_products", "_state_names", "_state_of", "_states",
+                    "_step_group", "_update_rule", "param_groups", "state", "step_unless", "__getattribute__", "__setattr__"})
+_HALF = (_C.float16, _C.bfloat16)
+_KEPT = {"master": "master_param", "kahan": "compensation"}  # what a rounding keeps beside 16-bit parameters
 
 
 class Optimizer(HasHooks):
@@ -154,16 +161,58 @@ class Optimizer(HasHooks):
         return loss
 
     def can_leave_step_out(self) -> bool:
-        """Whether a flag on the GPU can skip the next step there. That needs an update in C, and all gradients on one GPU."""
-        return False
+        """Whether a flag on the GPU can skip the next step there, so that nothing of it is seen."""
+        return not self.why_wait()
+
+    def why_wait(self) -> str:
+        """Why it must be known before a step whether it is skipped, in words; "" where a flag on the GPU is enough. That takes an update in C,
+        all gradients on one GPU, and no code of a script within the step."""
+        if not self._can_zero():
+            return "its update is computed in Python"
+        if has_step_hooks(self):
+            return "it has step hooks"
+        step: Any = self.step
+        if getattr(step, "__func__", None) is not _STEP or step.__self__ is not self:
+            return "its step() is not that of ampc.optim"
+        return self._changed_part() or ("" if self._on_one_gpu() else "its gradients are on several devices")
+
+    def _changed_part(self) -> str:
+        """Which part of a step a class of a script changes, in words; "" if none."""
+        classes = type(self).__mro__
+        for other in classes[:classes.index(Optimizer)]:
+            changed = () if other.__module__.startswith("ampc.optim.") else _PARTS.intersection(vars(other))
+            if changed:
+                return f"{other.__name__} changes {min(changed)}"
+        return ""
 
     def step_unless(self, found_inf: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """``step(*args, **kwargs)``, which the GPU skips if ``found_inf`` is not 0. A GradScaler calls it if ``can_leave_step_out()``."""
+        """``step(*args, **kwargs)``, which the GPU skips if ``found_inf`` is not 0. A GradScaler calls it if ``can_leave_step_out()``.
+
+        A step that makes state, such as the first, waits for the flag: a skipped one makes none."""
+        if self._makes_state() and found_inf.item():
+            self.step_left_out()
+            if kwargs.get("zero_grad"):
+                self.zero_grad(set_to_none=False)
+            return None
         self._found_inf = found_inf
         try:
             return self.step(*args, **kwargs)
         finally:
             self._found_inf = None
+
+    def _state_names_of(self, group: Dict[str, Any]) -> Iterable[str]:
+        """Names of what a parameter's state has after a step, but for what ``rounding`` keeps."""
+        return ()
+
+    def _makes_state(self) -> bool:
+        """Whether the next step makes state of some parameter."""
+        for group in self.param_groups:
+            names = frozenset(self._state_names_of(group))
+            names_of_half = names | {_KEPT[group["rounding"]]} if group.get("rounding") in _KEPT else names
+            params = [p for p in group["params"] if p.grad is not None] if names_of_half else []
+            if not all((names_of_half if p.dtype in _HALF else names).issubset(self.state.get(p, ())) for p in params):
+                return True
+        return False
 
     def step_left_out(self) -> None:
         """A GradScaler has skipped a step. Schedulers still count it, as torch's do."""
@@ -175,8 +224,8 @@ class Optimizer(HasHooks):
         return False
 
     def _on_one_gpu(self) -> bool:
-        devices = {p.grad.get_device() for group in self.param_groups for p in group["params"] if p.grad is not None}
-        return len(devices) == 1 and devices.pop() >= 0
+        devices = {p.grad.device for group in self.param_groups for p in group["params"] if p.grad is not None}
+        return len(devices) == 1 and devices.pop().type == "cuda"
 
     def _step_group(self, group: Dict[str, Any]) -> None:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")
@@ -232,6 +281,9 @@ class Optimizer(HasHooks):
         return text + ")"
 
 
+_STEP = Optimizer.step
+
+
 def check_options(name: str, **limits: Any) -> None:
     """ValueError naming the option whose value is outside its limits: option=(value, low, high)."""
     for option, (value, low, high) in limits.items():
@@ -273,14 +325,13 @@ def check_rounding(name: str, rounding: str) -> str:
 
 def extras_of(params: List[Any], states: List[Dict[str, Any]], rounding: str) -> Optional[List[Any]]:
     """What ``rounding`` keeps beside 16-bit parameters, as states: float32 masters, or what was lost so far."""
-    from .. import _C
     from .._creation import zeros
 
-    key = {"master": "master_param", "kahan": "compensation"}.get(rounding)
+    key = _KEPT.get(rounding)
     if key is None:
         return None
     for p, state in zip(params, states):
-        if key not in state and p.dtype in (_C.float16, _C.bfloat16):
+        if key not in state and p.dtype in _HALF:
             own = p.detach()
             state[key] = own.float() if rounding == "master" else zeros(own.shape, dtype=own.dtype, device=own.device)
     return [state.get(key) for state in states]

@@ -47,7 +47,5 @@ class SGD(Optimizer):
     def _can_zero(self) -> bool:
         return type(self)._step_group is SGD._step_group
 
-    def can_leave_step_out(self) -> bool:
-        # with dampening, whether a momentum is the first must be known here
-        damped = any(group["momentum"] and group["dampening"] for group in self.param_groups)
-        return self._can_zero() and not damped and self._on_one_gpu()
+    def _state_names_of(self, group: Dict[str, Any]) -> Iterable[str]:
+        return ("momentum_buffer",) if group["momentum"] else ()

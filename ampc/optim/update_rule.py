@@ -66,8 +66,8 @@ class UpdateRuleOptimizer(Optimizer):
     def _can_zero(self) -> bool:
         return type(self)._step_group is UpdateRuleOptimizer._step_group
 
-    def can_leave_step_out(self) -> bool:
-        return self._can_zero() and self._on_one_gpu()
+    def _state_names_of(self, group: Dict[str, Any]) -> Iterable[str]:
+        return (*self._counts, *self._states(group))
 
     def _state_of(self, p: Any, group: Dict[str, Any], names: List[str]) -> Dict[str, Any]:
         state = self.state[p]

@@ -177,6 +177,12 @@ def view_of_what_changed(d: Difference) -> bool:
     return any(n.split("[")[0] in changed for n in neighbours(d, d.at, d.name))
 
 
+def marked_in_torch(d: Difference) -> bool:
+    """Whether torch marks a tensor of integers or truth values as requiring gradients, which no backward can give it."""
+    seen = d.trace[d.at].get(d.name)
+    return d.kind in ("requires_grad", "leaf") and isinstance(seen, Seen) and seen.dtype not in EPS and d.ampc is (d.kind == "leaf")
+
+
 def not_recorded(pattern: str, d: Difference) -> bool:
     """Where such a line ran without a gradient mode."""
     return any(re.search(pattern, s.source) and re.search(r"no_grad|set_grad_enabled\(False|inference_mode", s.context) for s in d.program.steps)
@@ -395,6 +401,7 @@ RESULTS = [
     Known("vander of one number, which is 1, has a history and the gradient 0", line("vander", "requires_grad")),
     Known("detach_copy has no history; torch marks its result as requiring gradients, and raises in backward", line("detach_copy", "requires_grad")),
     Known("a leaf's views do not follow its requires_grad", view_of_what_changed),
+    Known("integers and truth values require no gradients; torch marks those that a result with a history is written into", marked_in_torch),
     Known("an in-place operator that reads overlapping memory reads it as it was", lambda d: d.kind == "value" and (d.overlapping or re.search(r"(\bv\d+)\b.*\b\1\b", d.step.source) is not None) and re.search(r"_\(|[-+*/]=", d.step.source) is not None),
     Known("gradients that autograd.grad gives have memory of their own", line(r"autograd\.grad", "aliasing")),
     Known("a gradient that backward was given is not kept", line(r"\.backward\(v", "aliasing")),

@@ -84,7 +84,7 @@ def _ampc(file: str) -> Dict[str, Any]:
     findings += [_of_doctor(file, f) for f in doctor.findings if f.cause != "scale"]
     findings += [found for scaler in scalers for found in _of_ledger(scaler)]
     findings += [{"tool": "warning", "kind": w.category.__name__, "line": w.lineno if w.filename == file else 0, "text": str(w.message), "fix": str(w.message)}
-                 for w in warned if not w.category.__name__.startswith(("Misuse", "Doctor", "PerformanceNote"))]  # these are the guard's and the doctor's
+                 for w in warned if not w.category.__name__.startswith(("Misuse", "Performance", "Doctor"))]  # told above
     return _result(printed.getvalue(), errors, findings)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Set, Tuple
 from .pair import Pair
 
 # These tell of a machine, of a habit or of an old name, and not of numbers; they are alarms only where a label asks for them.
-ASIDE = {"guard autocast-without-effect", "check item-each-step", "check deprecated-spelling", "check scaler-not-saved", "guard scaler-without-fp16",
+ASIDE = {"guard autocast-without-effect", "guard step-waits", "check item-each-step", "check deprecated-spelling", "check scaler-not-saved", "guard scaler-without-fp16",
          "check scaler-without-fp16"}
 
 

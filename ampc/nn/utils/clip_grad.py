@@ -29,7 +29,7 @@ def _grads(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
 
 
 def _one_device(tensors: List[Tensor]) -> bool:
-    return len({t.get_device() for t in tensors}) == 1
+    return len({t.device for t in tensors}) == 1
 
 
 def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None) -> Tensor:
