@@ -13,6 +13,7 @@ from . import _C, _checks, _ops
 from ._C import Tensor, dtype
 from ._callers import warn
 from ._device import check_device, number_of, preserve_format
+from ._events import announce
 from ._out import written
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
 _full, _arange_op, _cast, _to_device, _normal, _uniform = (_ops._full, _ops._arange, _ops._cast, _ops._to_device, _ops._normal, _ops._uniform)
 
 _I64 = _C.int64
+_HALF = (_C.float16, _C.bfloat16)
 _converters: Dict[str, Callable[[Any], Tensor]] = {}  # by the protocol that an object has, what makes a tensor on its memory
 
 
@@ -71,6 +73,8 @@ def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requ
         t = t if device is None else _to_device(t, number_of(device))
     else:
         t = _on_device(_C._tensor_from(data, dtype), device)
+        if isinstance(data, float) and dtype in _HALF:
+            announce.number_rounded(data, t)
     return _finish(t.pin_memory() if pin_memory else t, requires_grad)
 
 

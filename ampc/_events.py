@@ -142,6 +142,9 @@ class Listener:
     def norm_taken(self, t: Tensor) -> None:
         """The norm of a tensor is computed."""
 
+    def number_rounded(self, value: float, t: Tensor) -> None:
+        """A script makes a 16-bit tensor of a number."""
+
     def batch_served(self, batch: Any, dataset: Any, number: int, indices: Any) -> None:
         """A DataLoader is about to give out a batch, the ``number``-th of its pass, counted from 0. ``indices``: those of its samples in
         ``dataset``, or the one of a sample without a batch; None of a stream."""

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cpu
 KNOWN = corpus.still_open()
 
 
-@pytest.mark.parametrize("path", pairs(), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [*pairs(), *pairs(held_out=True)], ids=lambda p: p.stem)
 def test_a_pair_is_two_scripts_with_a_label(path):
     pair = read(path)
     assert pair.here and pair.label["cause"] in judge.CAUSES and pair.words("fix") and pair.broken != pair.mended

@@ -113,6 +113,12 @@ def report(rule: str, text: str, fix: str, once: bool = False) -> None:
     _say(rule, text, fix, *call_site(), once)
 
 
+def say(rule: str, text: str, fix: str, file: str, line: int) -> None:
+    """The same of another line."""
+    if _State.mode != "off" and rule not in _State.ignored:
+        _say(rule, text, fix, file, line)
+
+
 def _say(rule: str, text: str, fix: str, file: str, line: int, once: bool = False) -> None:
     found = Report(rule, file, line, text, fix)
     announce.misuse_found(found)
@@ -212,8 +218,8 @@ _NORMS = {
 def _stop_waiting() -> None:
     """Gradients are used: the scale was not read in time."""
     said, _State.waiting = _State.waiting, None
-    if said is not None and _State.mode != "off" and said[0] not in _State.ignored:
-        _say(*said)
+    if said is not None:
+        say(*said)
 
 
 def before_scale(scaler: Any, outputs: Any) -> None:
@@ -223,6 +229,11 @@ def before_scale(scaler: Any, outputs: Any) -> None:
             report("scaled-twice", "scaler.scale() is called with a loss that it has multiplied already, and step() divides the gradients by one "
                    "scale alone", "call scaler.scale() once for each loss")
         _State.scaled = weakref.ref(scaler), scaler._init_scale if scaler._state is None else scaler._state.known
+
+
+def loss_scale() -> float:
+    """What the last loss was multiplied by; 0.0 where that is not known."""
+    return float(_State.scaled[1] or 0.0) if _State.scaled else 0.0
 
 
 def before_metric(metric: float) -> None:

@@ -8,7 +8,8 @@ import math
 import os
 import sys
 import warnings
-from typing import Any, Callable, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections import deque
+from typing import Any, Callable, Deque, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import _C, policy
 from .._callers import OUTSIDE, call_site, location_text
@@ -18,7 +19,11 @@ from .._table import RichText, html_table, html_text
 from ._ear import Ear, stats_of
 from ._finding import CAME, Finding, Location, Range, limit_of
 from ._watcher import Watcher
+from .averages import TERMS
 from .digits import SUMMING, Sums
+from .recomputed import PRODUCTS
+from .rounded import SUBTRACTING
+from .values import Values
 
 MOST = 20  # findings, and operators of a chain
 NOTHING = "no operator returned inf or nan from finite inputs"
@@ -38,6 +43,7 @@ TINY = {"float16": 2.0**-25, "float32": 2.0**-150}  # magnitudes up to these rou
 KEEPERS = frozenset({"add", "clamp"})  # operators by which scripts keep a value from 0
 INVERTING = {"div", "reciprocal", "rsqrt", "pow"}  # what they make of an infinity that stands for a large number is finite and wrong
 ORDERED = {"lt", "le", "gt", "ge"}  # they answer rightly for an infinity, and for a nan they do not
+SPANS = 64  # values that are remembered to know their views
 OPEN = 8  # values whose use is awaited, before the dropped ones among them are looked for
 KNOWN = 100_000  # results that are known by their addresses, before those that are finite are forgotten
 
@@ -85,12 +91,17 @@ class Notes(NamedTuple):
     margins: Dict[Tuple[str, Location, str], float]
     open: List[End]  # while there is something in it, or in the next, no call is ordinary
     held: List[Finding]
+    followed: List[Any]  # and while there is something in this, see values.py
     own: Dict[str, bool]  # see is_own
     outside: Dict[str, bool]  # see call_site
     ordinary: Made  # what is entered, but for the operator and its inputs
     with_margins: FrozenSet[str]
     keepers: FrozenSet[str]
     summing: FrozenSet[str]
+    terms: FrozenSet[str]  # the rest are operators that the rules of values.py may begin to follow values at
+    subtracting: FrozenSet[str]
+    products: FrozenSet[str]
+    ran: Dict[int, tuple]  # while there is something in it, no product is ordinary
     most: int  # entries of `made`, before some are dropped
 
 
@@ -190,17 +201,19 @@ class Doctor(Watcher):
         self._seen: Dict[tuple, Finding] = {}  # by what is told once: told, or still a candidate
         self._told: Set[tuple] = set()
         self._open: List[End] = []  # of candidates
+        self._spans: Deque[Tuple[int, int]] = deque(maxlen=SPANS)  # of values that were not finite: the first byte, and behind the last
         self._held: List[Finding] = []  # candidates of the whole that runs
         self._ear = Ear(self._made, self._loss_is_known, self._settle)
         self._sums = Sums()
+        self._values = Values(self._made)
 
     def _changes(self) -> tuple:
         ear = (setattr, (self._ear, "over", False), setattr, (self._ear, "over", True))  # even where an exception ends _ends
         return (ear, (None, (), self._clear, ()), *super()._changes(), (_C._watch_wholes, (self._whole,), _C._watch_wholes, (_C._whole_watcher(),)))
 
     def _callback(self) -> Notes:
-        return Notes(self._saw, self._made, self._locations, self.margins, self._open, self._held, _OWN_FILES, OUTSIDE,
-                     Made("", None, False, ()), MARGINS, KEEPERS, SUMMING, KNOWN)
+        return Notes(self._saw, self._made, self._locations, self.margins, self._open, self._held, self._values.followed, _OWN_FILES, OUTSIDE,
+                     Made("", None, False, ()), MARGINS, KEEPERS, SUMMING, TERMS, SUBTRACTING, PRODUCTS, self._values.recomputed.ran, KNOWN)
 
     def _begins(self) -> None:
         listen(self._ear)
@@ -213,6 +226,7 @@ class Doctor(Watcher):
 
     def _clear(self) -> None:
         self._ear.let_go()
+        self._values.let_go()
         for notes in (self._open, self._held, self._made, self._locations):
             notes.clear()
 
@@ -235,6 +249,7 @@ class Doctor(Watcher):
         if onto and outputs and _C._running() is None:
             before = made.get(_C._address(outputs[0]))
             self._sums.saw(op, inputs, outputs[0], location, before is None or (before.op, before.location) == (op, location))
+        self._values.saw(op, inputs, outputs, low, onto, location)
         addresses = tuple([_C._address(t) for t in inputs if t is not None])
         known = [made.get(a) for a in addresses]
         used = self._used(op, addresses, outputs) if self._open else ()
@@ -249,6 +264,8 @@ class Doctor(Watcher):
             if op in MARGINS and _C._running() is None:
                 key = (op, location, _text(out.dtype))
                 self.margins[key] = max(self.margins.get(key, 0.0), math.inf if bad else values[1])
+            if bad:
+                self._values.saw_bad(op, inputs, out, onto, location)
             old = dict(zip(addresses, known)) if bad else {}
             sources = self._sources(op, inputs, out, values, low, onto, location, old, used) if bad else ()
             made[_C._address(out)] = Made(op, location, bad, addresses, sources, _lost(op, inputs, out, known))
@@ -260,7 +277,8 @@ class Doctor(Watcher):
         """What the inf or nan of a result comes from: the finding that the call makes first, or the one that it goes on with; then the others."""
         given, source = [t.detach() for t in inputs if t is not None], None
         if given and op not in DELIBERATE:
-            leaves = {_C._address(t): t for t in inputs if t is not None and t.is_leaf and t.requires_grad}
+            trained = [t if t.is_leaf else t._base for t in inputs if t is not None and t.requires_grad]
+            leaves = {_C._address(t): t for t in trained if t is not None and t.is_leaf}
             floats = [t for t in given if t.is_floating_point()]
             source = self._judge(Call(op, location, floats or given, out.detach(), values, low, onto, _C._running(), old, leaves,
                                       given[-1].amin().item() if op == "pow" and given[-1].numel() else 1.0), used)
@@ -271,14 +289,15 @@ class Doctor(Watcher):
 
     def _opened(self, out: Any, sources: Iterable[Finding], onto: bool) -> None:
         """Awaits what becomes of a value, unless all its sources are told already."""
+        plain, begin = out.detach(), _C._address(out)
+        past = begin + max((plain.numel() if plain.is_contiguous() else _extent(plain)) * plain.element_size(), 1)
+        self._spans.append((begin, past))
         waiting = tuple(f for f in sources if _key(f) not in self._told)
         if not waiting:
             return
         if len(self._open) >= OPEN and not any(e.inner for e in self._open):
             self._settle(every=len(self._open) > 8 * OPEN)
-        plain, begin = out.detach(), _C._address(out)
         self._open[:] = [e for e in self._open if e.begin != begin]
-        past = begin + max((plain.numel() if plain.is_contiguous() else _extent(plain)) * plain.element_size(), 1)
         self._open.append(End(plain, begin, past, waiting, _C._running() is not None, _C._in_whole() and not onto))
 
     def _used(self, op: str, addresses: Sequence[int], outputs: tuple) -> Tuple[Finding, ...]:
@@ -324,15 +343,16 @@ class Doctor(Watcher):
                 continue
             made = call.old.get(_C._address(t))
             if call.onto and _C._address(t) == _C._address(call.out):  # overwritten by now
-                nans = nans or (made is not None and made.bad)
-                source = source or (made.sources[0] if made is not None and made.sources else None)
+                whole = self._whole_of(t) if made is None else None
+                nans = nans or whole is not None or (made is not None and made.bad)
+                source = source or whole or (made.sources[0] if made is not None and made.sources else None)
                 continue
             seen = stats_of(t)
             nans, infs = nans or seen[3] > 0, infs or seen[2] > 0
             if made is not None and made.bad:
                 source = source or (made.sources[0] if made.sources and seen[2] + seen[3] > 0 else None)
             elif call.running is None and self._is_foreign(call, t, seen):
-                came = t
+                source, came = source or self._whole_of(t), t
         if source is None and used and (nans or infs):  # a part of what was awaited
             source = used[0]
         if source is None and came is not None:
@@ -343,6 +363,12 @@ class Doctor(Watcher):
             self._go_on(call, source)
             return source
         return None if nans or (infs and call.values[3] == 0) else self._origin(call, infs)
+
+    def _whole_of(self, t: Any) -> Optional[Finding]:
+        """What the inf or nan of a view comes from: the finding of the tensor whose memory it is a part of."""
+        at = _C._address(t)
+        whole = next((self._made.get(b) for b, past in reversed(self._spans) if b <= at < past), None)
+        return whole.sources[0] if whole is not None and whole.bad and whole.sources else None
 
     @staticmethod
     def _is_foreign(call: Call, t: Any, seen: tuple) -> bool:

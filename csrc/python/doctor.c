@@ -3,6 +3,8 @@
  * where none of its rules about numbers asks for more. */
 #include "python/doctor.h"
 
+#include "autograd/node.h"
+#include "autograd/provenance.h"
 #include "cpu/kernels.h"
 #include "dispatch/lock.h"
 
@@ -10,8 +12,8 @@
 
 /* The items of the doctor's tuple, `Notes` in ampc/doctor/nonfinite.py, which says what each is. Borrowed. */
 typedef struct {
-    PyObject *saw, *made, *locations, *margins, *open, *held, *own, *outside, *ordinary, *with_margins, *keepers,
-        *summing, *most;
+    PyObject *saw, *made, *locations, *margins, *open, *held, *followed, *own, *outside, *ordinary, *with_margins,
+        *keepers, *summing, *terms, *subtracting, *products, *ran, *most;
 } notes;
 enum { N_NOTES = sizeof(notes) / sizeof(PyObject *) };
 /* Of the items of `Made`, those that are of interest here. */
@@ -155,12 +157,52 @@ static bool are_finite(ordinary_call *c) {
     return true;
 }
 
+/* -- whether a rule about values (ampc/doctor/values.py) may begin to follow something ------------------------ */
+
+static bool is_any_scaled(const ac_seen *s) {
+    for (int i = 0; ac_any_scaled && i < s->n_in; i++)
+        if (s->in[i] && ac_is_floating(s->in[i]->dtype) && ac_is_still_scaled(s->in[i])) return true;
+    return false;
+}
+
+static bool is_column(const ac_tensor *t) { return t && t->ndim > 0 && t->shape[t->ndim - 1] == 1; }
+static bool is_low(int64_t low) { return low != AC_NO_DTYPE && ac_is_half((ac_dtype)low); }
+
+/* A product by autocast of what may be positions and frequencies, or one whose forward pass may be repeated. */
+static bool is_product_of_interest(const notes *n, const ac_seen *s) {
+    if (ac_running.node) return ac_running.node->py != NULL;
+    if (PyDict_Size(n->ran) > 0) return true;
+    return is_low(s->low) && (is_column(s->in[0]) || !ac_requires_grad(s->out[0]));
+}
+
+/* A result in 16 bits that has no history: a sum, an average, a rate, or whole numbers. */
+static bool is_rounded(const ac_seen *s, bool term) {
+    const ac_tensor *out = s->out[0];
+    if (!ac_is_half(out->dtype) || ac_requires_grad(out)) return false;
+    return term || s->onto || out->ndim <= 1 || s->n_in == 0 || !s->in[0] || !ac_is_floating(s->in[0]->dtype);
+}
+
+/* -1 with an exception */
+static int may_be_followed(const notes *n, const ordinary_call *c) {
+    const ac_seen *s = c->s;
+    int term = PySet_Contains(n->terms, c->op), product = PySet_Contains(n->products, c->op);
+    int subtracts = PySet_Contains(n->subtracting, c->op);
+    if (term < 0 || product < 0 || subtracts < 0) return -1;
+    if (s->n_out != 1) return 0;
+    if (product && is_product_of_interest(n, s)) return 1;
+    if (ac_running.node) return 0;
+    bool updates = s->onto && ac_requires_grad(s->out[0]) && ac_is_leaf(s->out[0]);
+    return updates || is_rounded(s, term) || (subtracts && ac_is_half(s->out[0]->dtype)) || is_any_scaled(s);
+}
+
 /* Fills *c, which is to be released in any case. */
 static int examine(const notes *n, ordinary_call *c) {
     if (!are_finite(c)) return LEFT;
     c->op = PyUnicode_InternFromString(ac_ops[c->s->op].name);
     c->inputs = c->op ? addresses_of(c->s) : NULL;
     if (!c->inputs) return -1;
+    int followed = may_be_followed(n, c);
+    if (followed) return followed < 0 ? -1 : LEFT;
     int keeper = PySet_Contains(n->keepers, c->op), sums = PySet_Contains(n->summing, c->op);
     int margins = PySet_Contains(n->with_margins, c->op), lost = has_lost(n, c->inputs);
     if (keeper < 0 || sums < 0 || margins < 0 || lost < 0) return -1;
@@ -225,7 +267,7 @@ static int forget(const notes *n, const ac_seen *s) {
 int ac_doctor_saw(PyObject *watcher, const ac_seen *s) {
     notes n = notes_of(watcher);
     PyFrameObject *frame = PyEval_GetFrame();
-    if (!frame || awaits(&n) || PyDict_Size(n.made) > PyLong_AsSsize_t(n.most)) return LEFT;
+    if (!frame || awaits(&n) || PyList_Size(n.followed) || PyDict_Size(n.made) > PyLong_AsSsize_t(n.most)) return LEFT;
     PyObject *own = known_of(frame, n.own);
     if (!own) return PyErr_Occurred() ? -1 : LEFT;
     if (own == Py_True) return forget(&n, s);

@@ -28,17 +28,53 @@ doctor and the loss scaler's ledger, and `ampc check` read its text.
 
 A false alarm is anything that is said of a mended or valid script. What only tells of the machine or of an old name does not count.
 
-The rules were mended on these scripts. Of scripts that they have not seen, they will be right less often.
+The rules were mended on these scripts. Of scripts that they have not seen, they are right less often: the section after the tables shows how often.
+
+```console
+"""
+HELD_OUT = """
+## Scripts that the rules have not seen
+
+`tests/troubles/held_out` holds {pairs} more pairs and {valid} more valid scripts. They were written and committed before any rule was
+run on them, 25 pairs from issues that they name and the others from common patterns. That they show their symptom was seen with torch alone. No rule was mended on them, but for false alarms that were plain defects.
+The rules were known when they were written, so the figures are rather too good than too bad.
+
+- The first run stated the cause of 30 of 38 broken scripts (recall 79 %), and all was right in 26 of them: in 4 a second finding stood beside the right one.
+  Something was said of 34 scripts (precision 76 %). Of 22 valid scripts nothing was said.
+- Three of these were defects of the doctor, and were mended: it took a nan in a row that is written over, and in a transposed parameter, for new ones.
+- One mended script trained in float16 without a scaler, which was said of it. It was a mistake in the script, and is mended there.
+- Two broken scripts have no trouble under ampc, which adds up in float32 there. They are not among the 38.
+
+Recall is the share of the broken scripts whose cause is stated. Precision is the share of right ones among all scripts of which something was said: the cause is
+stated, and nothing else.
 
 ```console
 """
 
 
-def page(tables: List[str], pairs: int) -> str:
-    """The page of the documentation: the tables, and what is still diagnosed wrongly."""
+Ran = List[Tuple[Script, Dict[str, Any], List[str]]]
+
+
+def page(ran: Ran) -> str:
+    """The page of the documentation: the tables of both parts of the corpus, and what is still diagnosed wrongly."""
+    seen, unseen = ([r for r in ran if r[0].held_out == held] for held in (False, True))
+    pairs, more, valid = _number(seen, "broken"), _number(unseen, "broken"), _number(unseen, "valid")
     wrong = [f"| `{name.split()[0]}` | {' '.join(name.split()[1:]) or 'broken'} | {reason.split('; said')[0].replace(' | ', ' or ')} |" for name, reason in still_open().items()]
     rest = ["", "## Still diagnosed wrongly", "", "| script | kind | what is wrong |", "| --- | --- | --- |", *wrong] if wrong else []
-    return HEAD.format(pairs=pairs) + "\n".join([*tables[1:], "```", *rest]) + "\n"
+    return HEAD.format(pairs=pairs) + "\n".join([*_tables(seen)[1:], "```", HELD_OUT.format(pairs=more, valid=valid).rstrip("\n"), *_tables(unseen)[1:], *_shares(unseen), "```", *rest]) + "\n"
+
+
+def _number(ran: Ran, kind: str) -> int:
+    return sum(s.kind == kind for s, _, _ in ran)
+
+
+def _shares(ran: Ran) -> List[str]:
+    """Recall and precision, script by script."""
+    broken = [judge.verdict(s.pair, result["findings"]) for s, result, _ in ran if s.kind == "broken" and s.pair and s.pair.label.get("ampc") != "runs"]
+    stated, alone = [v for v in broken if v.cause], [v for v in broken if v.cause and not v.beside]
+    others = [said for s, _, said in ran if s.kind != "broken" or s.pair and s.pair.label.get("ampc") == "runs"]
+    spoke = sum(v.found for v in broken) + sum(map(bool, others))
+    return [f"recall: {len(stated)} of {len(broken)}, {100 * len(stated) / max(len(broken), 1):.0f} %; precision: {len(alone)} of {spoke}, {100 * len(alone) / max(spoke, 1):.0f} %"]
 
 
 def main() -> int:
@@ -72,17 +108,20 @@ def main() -> int:
         if args.advise and not args.torch:
             wrong += _advise(chosen, Path(folder))
     if not args.torch:
-        print("\n".join(_tables(ran)))
-    if args.save and not args.torch:
-        PAGE.write_text(page(_tables(ran), sum(s.kind == "broken" for s, _, _ in ran)))
+        for held, name in ((False, "scripts that the rules were mended on"), (True, "scripts that are held out")):
+            some = [r for r in ran if r[0].held_out == held]
+            if some:
+                print("\n".join(["", f"== {name}", *_tables(some), *_shares(some)]))
     if args.open and not args.torch:
         renew_open([(s.name, said) for s, _, said in ran])
+    if args.save and not args.torch:
+        PAGE.write_text(page(ran))
     if args.json:
         Path(args.json).write_text(json.dumps([{"name": s.name, "kind": s.kind, **result, "wrong": said} for s, result, said in ran], indent=1))
     return 1 if wrong else 0
 
 
-def _tables(ran: List[Tuple[Script, Dict[str, Any], List[str]]]) -> List[str]:
+def _tables(ran: Ran) -> List[str]:
     said = [(s.pair, result["findings"]) for s, result, _ in ran if s.kind == "broken" and s.pair and s.pair.label.get("ampc") != "runs"]
     broken = [(pair, judge.verdict(pair, findings)) for pair, findings in said]
     lines = ["", "broken scripts, by each tool alone:", *judge.tools(said)]

@@ -22,16 +22,18 @@ class Script(NamedTuple):
     text: str
     pair: Optional[Pair]
     kind: str  # broken, mended, valid
+    held_out: bool = False  # no rule was mended on it
 
 
-def scripts(only: str = "") -> List[Script]:
-    """All whose name contains ``only``."""
+def scripts(only: str = "", held_out: Optional[bool] = None) -> List[Script]:
+    """All whose name contains ``only``; of those held out or of the others alone, where that is said."""
     found = []
-    for path in pairs():
-        pair = read(path)
-        found += [Script(pair.name, pair.broken, pair, "broken"), Script(f"{pair.name} mended", pair.mended, pair, "mended")]
-    found += [Script(f"{path.stem} valid", path.read_text(), None, "valid") for path in valid()]
-    return [s for s in found if only in s.name]
+    for held in (False, True):
+        for path in pairs(held):
+            pair = read(path)
+            found += [Script(pair.name, pair.broken, pair, "broken", held), Script(f"{pair.name} mended", pair.mended, pair, "mended", held)]
+        found += [Script(f"{path.stem} valid", path.read_text(), None, "valid", held) for path in valid(held)]
+    return [s for s in found if only in s.name and held_out in (None, s.held_out)]
 
 
 def run(library: str, chosen: List[Script], folder: Path) -> Iterator[Tuple[Script, Dict[str, Any]]]:

@@ -49,14 +49,18 @@ def _without(lines: List[str], marks: List[str], kind: str) -> str:
     return "\n".join("" if mark.startswith(kind) else MARK.sub("", line) for line, mark in zip(lines, marks)) + "\n"
 
 
-def pairs() -> List[Path]:
-    """The files of all pairs."""
-    return sorted((HOME / "pairs").glob("*.py"))
+def pairs(held_out: bool = False) -> List[Path]:
+    """The files of all pairs; of those that no rule was mended on, which are held out."""
+    return sorted((_home(held_out) / "pairs").glob("*.py"))
 
 
-def valid() -> List[Path]:
+def valid(held_out: bool = False) -> List[Path]:
     """The scripts that look suspicious and are right."""
-    return sorted((HOME / "valid").glob("*.py"))
+    return sorted((_home(held_out) / "valid").glob("*.py"))
+
+
+def _home(held_out: bool) -> Path:
+    return HOME / "held_out" if held_out else HOME
 
 
 def troubled(shows: str, out: Optional[Dict[str, Any]], error: Optional[str]) -> bool:

@@ -1,9 +1,9 @@
-"""A recurrent cell by hand splits one product into gates; the product overflows, and the gates are looked at later.
+"""A recurrent cell by hand splits one product into gates; the product's input overflows float16, and the gates are looked at later.
 
 area: language
-cause: product-overflow
-also: cast-overflow
-operator: linear | addmm | mm
+cause: cast-overflow
+also: product-overflow
+operator: cast | linear | addmm | mm
 fix: bfloat16 | smaller | float()
 shows: nan loss
 source: a common pattern; no thread of it was read

@@ -2,6 +2,7 @@
 
 area: self-supervision
 cause: weights-too-coarse
+also: rate-too-coarse
 operator: -
 fix: float32
 shows: weights do not move
