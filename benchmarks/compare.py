@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import report
-from cases import BUSY, BY_NAME, MORE, Case
+from cases import BF16, BUSY, BY_NAME, MORE, Case
 from classes import CLASSES, CpuClass, held_to, lower_or_same, own_class
 
 HERE = Path(__file__).resolve().parent
@@ -82,17 +82,18 @@ def serve(library: str, threads: int) -> None:
             print(f"{type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
 
 
-PATIENCE = 6.0  # seconds that the first call may take: torch has no fast way for some products in 16 bits
+PATIENCE = 6.0  # seconds that torch's first call in 16 bits may take: it has no fast way for some products
 
 
 class Stopped(Exception):
-    """A first call took more than PATIENCE, and its process was ended."""
+    """torch's first call in 16 bits took more than PATIENCE, and its process was ended."""
 
 
 class Server:
     def __init__(self, library: str, threads: int, cpu: CpuClass) -> None:
         self.command = [sys.executable, "-W", "ignore", __file__, "--serve", library, "--threads", str(threads)]
         self.env = {**os.environ, **cpu.environment, "OMP_NUM_THREADS": str(threads)}
+        self.patient = library == "ampc"
         self.start()
 
     def start(self) -> None:
@@ -106,7 +107,7 @@ class Server:
         if name != self.name:
             self.name = ""
             self.expect("built")
-            if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
+            if not select.select([self.process.stdout], [], [], None if self.patient or BY_NAME[name].limit != BF16 else PATIENCE)[0]:
                 self.process.kill()
                 self.close()
                 self.start()
@@ -155,8 +156,8 @@ def turns(i: int) -> tuple[str, str]:
 
 
 def run_case(servers: dict, case: Case, rounds: int, bar: Bar) -> list[dict]:
-    """The seconds of both libraries in each round. Of one that was stopped, PATIENCE, and "stopped" says which; of one that raised
-    an error, None, and "error" has its text."""
+    """The seconds of both libraries in each round. Where torch was stopped, PATIENCE, and "stopped" says so; of one that raised an
+    error, None, and "error" has its text."""
     pairs: list[dict] = []
     lost: dict = {}
     begin = time.perf_counter()

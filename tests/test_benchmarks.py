@@ -167,8 +167,10 @@ def test_a_server_answers_and_is_stopped(monkeypatch):
     try:
         assert 0 < server.time("add16") < 1 and 0 < server.time("add16") < 1 and 0 < server.time("product-32x64x64-dw") < 1
         monkeypatch.setattr(compare, "PATIENCE", 0.0)
+        assert 0 < server.time("mlp64-bf16") < 1  # ampc is waited for
+        server.patient = False
         with pytest.raises(compare.Stopped):
-            server.time("mlp1024")
+            server.time("mlp1024-bf16")
         monkeypatch.undo()
         assert 0 < server.time("add16") < 1  # in a new process
     finally:
