@@ -61,13 +61,16 @@ class Bench:
         """What bounds the gain: products, which 16 bits make faster, and the rest, which they do not."""
         base = self.rows[0]
         products = min(base.share, 1.0)
-        fastest = max(self.rows[1:], key=lambda r: r.peak_flops, default=base)
-        if not self.multiplications or math.isnan(products) or not fastest.peak_flops:
+        if not self.multiplications or math.isnan(products):
             return "There are no matrix products in a step, so 16 bits gain only by moving less memory."
-        gain = fastest.peak_flops / base.peak_flops
-        best = 1 - products + products / gain
-        return (f"At the device's peak the products of a float32 step would take {100 * products:.0f} % of its time. {fastest.precision} multiplies "
-                f"{gain:.1f} times as fast, so a step could fall to {best:.2f} of float32's time if all else took as long as now.")
+        sentences = [f"At the device's peak the products of a float32 step would take {100 * products:.0f} % of its time."]
+        faster = [r for r in self.rows[1:] if r.peak_flops and r.precision not in self.advice.without_units]
+        if faster:
+            fastest = max(faster, key=lambda r: r.peak_flops)
+            gain = fastest.peak_flops / base.peak_flops
+            sentences.append(f"{fastest.precision} multiplies {gain:.1f} times as fast, so a step could fall to "
+                             f"{1 - products + products / gain:.2f} of float32's time if all else took as long as now.")
+        return " ".join([*sentences, *([self.advice.worth] if self.advice.worth else [])])
 
     def _cells(self) -> List[List[str]]:
         base = self.rows[0]

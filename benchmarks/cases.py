@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Optional
 
-from models import MODELS, model_step
+from models import model_step
+
+Build = Callable[[Any], Callable[[], Any]]  # takes a library, gives what it does once
 
 
 @dataclass(frozen=True)
 class Case:
     name: str
     what: str
-    bound: Optional[float]  # on time(ampc) / time(torch); None: no goal
-    repeats: int  # calls that one figure averages
+    build: Optional[Build]  # None: `import`, which needs a new process
+    bound: Optional[float] = None  # on time(ampc) / time(torch); None: no goal
     limit: Optional[str] = None  # what holds it back at best: a key of limits.c's object
     amount: float = 0  # of what that limit counts, in one call: floating point operations, or bytes
+    share: Optional[float] = None  # of that limit, that ampc is to reach at least
+    threads: Optional[int] = None  # None: those of the run
+    in_float32: Optional[str] = None  # the case with the same work in float32
+    on_one: Optional[str] = None  # the case with the same work on one thread
+    needs_units: bool = False  # left out of classes that convert 16-bit numbers to float32
+    short: Optional[str] = None  # in the picture
+
+    @property
+    def label(self) -> str:
+        return self.short or self.what
 
 
 def product(m: int, n: int, k: int) -> float:
@@ -27,55 +40,9 @@ def mlp(n: int) -> float:
     return 8 * product(512, n, n)
 
 
-F32, BF16, COPY = "f32_gflop_s", "bf16_gflop_s", "copy_gb_s"
+F32, BF16, COPY, ADD = "f32_gflop_s", "bf16_gflop_s", "copy_gb_s", "add_gb_s"
 
-CASES = [
-    Case("import", "`import` in a fresh interpreter", 0.15, 1),
-    Case("add16", "`a + b` on 16 float32 numbers", 0.2, 20000),
-    Case("linear-small", "`F.linear` 32x64x64, bfloat16 autocast", 0.1, 3000, BF16, product(32, 64, 64)),
-    Case("mlp64", "MLP 3x64, batch 512, float32: forward, backward, SGD step", 0.60, 300, F32, mlp(64)),
-    Case("mlp1024", "MLP 3x1024, float32, the same", 1.10, 8, F32, mlp(1024)),
-    Case("mlp4096", "MLP 3x4096, float32, the same", 1.05, 1, F32, mlp(4096)),
-    Case("mlp64-bf16", "MLP 3x64, bfloat16 autocast", 0.25, 300, BF16, mlp(64)),
-    Case("mlp1024-bf16", "MLP 3x1024, bfloat16 autocast", 0.5, 20, BF16, mlp(1024)),
-    Case("mlp4096-bf16", "MLP 3x4096, bfloat16 autocast", 0.5, 1, BF16, mlp(4096)),
-    Case("fp16-64", "MLP 3x64, float16 autocast, GradScaler and SGD", 0.25, 300, BF16, mlp(64)),
-    Case("fp16-256", "MLP 3x256, float16 autocast, GradScaler and SGD", 0.35, 100, BF16, mlp(256)),
-    Case("fp16-1024", "MLP 3x1024, float16 autocast, GradScaler and SGD", 0.5, 10, BF16, mlp(1024)),
-    Case("fp16-4096", "MLP 3x4096, float16 autocast, GradScaler and SGD", 0.5, 1, BF16, mlp(4096)),
-    Case("adamw-default", "MLP 3x4096, float16 autocast, GradScaler, clipping, AdamW", 0.35, 1, BF16, mlp(4096)),
-    Case("adamw-fused", "the same, torch's with fused=True", 0.6, 1, BF16, mlp(4096)),
-    Case("phase-default", "unscale_, clipping, AdamW and update, 50 M parameters in 160 tensors", 0.35, 1, "add_gb_s", 32.0 * 50e6),
-    Case("phase-fused", "the same, torch's with fused=True", 0.6, 1, "add_gb_s", 32.0 * 50e6),
-    Case("forward", "product 512x4096x4096, bfloat16, weights kept: forward", 0.8, 4, BF16, product(512, 4096, 4096)),
-    Case("dx", "the same: gradient of the input", 0.8, 4, BF16, product(512, 4096, 4096)),
-    Case("dw", "the same: gradient of the weight, float32 in ampc", 0.4, 4, BF16, product(512, 4096, 4096)),
-    Case("forward-64", "product 64x1024x1024, bfloat16, weights kept", 0.4, 100, BF16, product(64, 1024, 1024)),
-    Case("convolution", "convolution 3x3, 64 to 128 channels, 32 images of 32x32, bfloat16 autocast: forward, backward", 0.7, 10, BF16,
-         3 * product(32 * 32 * 32, 128, 64 * 9)),
-    Case("attention", "attention, batch 8, 8 heads, 512, 64, bfloat16 autocast: forward, backward", 0.7, 5, BF16, 64 * 7 * product(512, 512, 64)),
-    Case("depthwise", "convolution 3x3, each of 64 channels its own, 32 images of 32x32, bfloat16 autocast: forward, backward", None, 10, COPY,
-         9 * 2.0 * 32 * 64 * 32 * 32),
-    Case("batch_norm", "batch norm, 32 images of 32x32, 64 channels, bfloat16: forward, backward", None, 20, COPY, 8 * 2.0 * 32 * 64 * 32 * 32),
-    Case("group_norm", "group norm, 8 groups, the same", None, 20, COPY, 8 * 2.0 * 32 * 64 * 32 * 32),
-    *(Case(f"each-{what}", f"{text} of 16 Mi numbers, bfloat16", None, 3, "add_gb_s", size * (1 << 24))
-      for what, size, text in (("add", 6.0, "`x += y`"), ("gelu", 4.0, "GELU"), ("softmax", 4.0, "softmax in rows of 1024"),
-                               ("layer_norm", 4.0, "layer_norm in rows of 1024"), ("cross_entropy", 2.0, "cross-entropy, 1024 classes,"),
-                               ("dropout", 4.0, "dropout"))),
-    *(Case(f"{name}{suffix}", f"{text}, {how}: training step", bound, repeats, limit, 3 * macs * 2)
-      for name, text, bound, repeats, macs in (
-          ("lstm", "LSTM, 2 layers of 256, 32 sequences of 64 steps", 0.7, 4, 2048 * (4 * 512 * 256 * 2 + 256 * 64)),
-          ("gpt", "GPT, 3 blocks 128 wide, 16 sequences of 128", 0.6, 8, 2048 * (3 * (12 * 128 * 128 + 2 * 128 * 128) + 128 * 128)),
-          ("resnet20", "ResNet-20, 32 images of 32x32", 0.8, 4, 32 * 40.6e6))
-      for suffix, how, limit in (("", "float32", F32), ("-bf16", "bfloat16 autocast", BF16))),
-    Case("cast", "cast of 64 Mi numbers, float32 to float16", 1.0, 1, COPY, 6.0 * (1 << 26)),
-]
-
-BUSY = [  # bound on time beside busy processes / quiet time, of ampc itself
-    Case("mlp1024-bf16", "MLP 3x1024, bfloat16 autocast", 2.5, 16),
-    Case("mlp64-bf16", "MLP 3x64, bfloat16 autocast", 2.5, 300),
-    Case("mlp1024", "MLP 3x1024, float32", 2.5, 8),
-]
+# -- how a library does it ------------------------------------------------------------------------------
 
 
 def training_step(T: Any, n: int, low: bool, batch: int = 512) -> Callable[[], Any]:
@@ -197,28 +164,118 @@ def elementwise(T: Any, what: str) -> Callable[[], Any]:
     return run
 
 
-def make(T: Any, name: str) -> Callable[[], Any]:
-    kind, _, rest = name.partition("-")
-    if kind == "add16":
-        a, b = T.ones(16), T.ones(16)
-        return lambda: a + b
-    if kind == "linear":
-        return low_product(T, "forward", 32, 64, 64)
-    if kind in ("convolution", "attention", "depthwise", "batch_norm", "group_norm"):
-        return layer(T, kind)
-    if kind == "each":
-        return elementwise(T, rest)
-    if kind == "cast":
-        wide = T.ones(1 << 26)
-        return lambda: wide.to(T.float16)
-    if kind in MODELS:
-        return model_step(T, kind, rest == "bf16")
-    if kind == "fp16":
-        return scaled_step(T, int(rest))
-    if kind == "adamw":
-        return scaled_step(T, 4096, True, rest == "fused")
-    if kind == "phase":
-        return optimizer_phase(T, rest == "fused")
-    if kind.startswith("mlp"):
-        return training_step(T, int(kind[3:]), rest == "bf16")
-    return low_product(T, kind, *((64, 1024, 1024) if rest else (512, 4096, 4096)))
+def plain_product(T: Any, which: str, m: int, n: int, k: int, dtype: str = "float32") -> Callable[[], Any]:
+    """One of the three products of a linear layer of n times k weights that sees m rows, without autograd."""
+    x, g, w = (T.randn(*shape).to(getattr(T, dtype)) for shape in ((m, k), (m, n), (n, k)))
+    linear, mm = T.nn.functional.linear, T.mm
+    return {"forward": lambda: linear(x, w), "dx": lambda: mm(g, w), "dw": lambda: mm(g.t(), x)}[which]
+
+
+def sum_of_two(T: Any) -> Callable[[], Any]:
+    a, b = T.ones(16), T.ones(16)
+    return lambda: a + b
+
+
+def cast(T: Any) -> Callable[[], Any]:
+    wide = T.ones(1 << 26)
+    return lambda: wide.to(T.float16)
+
+
+# -- the table ------------------------------------------------------------------------------------------
+
+
+def _in_both(name: str, what: str, short: str, build: Callable[..., Any], flops: float, bounds: tuple[float, float]) -> list[Case]:
+    """A training step in float32, and the same under autocast. `build` takes `low`, and `what` has a place for the precision."""
+    return [Case(name, what.format("float32"), partial(build, low=False), bounds[0], F32, flops, short=f"{short}, float32"),
+            Case(f"{name}-bf16", what.format("bfloat16 autocast"), partial(build, low=True), bounds[1], BF16, flops, in_float32=name,
+                 short=f"{short}, bfloat16 autocast")]
+
+
+def _model(name: str, what: str, flops: float, bounds: tuple[float, float]) -> list[Case]:
+    return _in_both(name, what + ", {}: training step", what.split(",")[0], partial(model_step, name=name), flops, bounds)
+
+
+def _mlp(n: int, bounds: tuple[float, float]) -> list[Case]:
+    what = f"MLP 3x{n}, batch 512, {{}}: training step with SGD"
+    return _in_both(f"mlp{n}", what, f"MLP 3x{n}", partial(training_step, n=n), mlp(n), bounds)
+
+
+def _float16(n: int, bound: float) -> Case:
+    return Case(f"fp16-{n}", f"MLP 3x{n}, float16 autocast, GradScaler and SGD", partial(scaled_step, n=n), bound, BF16, mlp(n), in_float32=f"mlp{n}",
+                short=f"MLP 3x{n}, float16 autocast, GradScaler")
+
+
+_MODELS = [*_model("resnet20", "ResNet-20, 32 images of 32x32", 6 * 32 * 40.6e6, (0.85, 0.75)),
+           *_model("gpt", "GPT, 3 blocks 128 wide, 16 sequences of 128", 6 * 2048 * (3 * (12 * 128 * 128 + 2 * 128 * 128) + 128 * 128), (0.85, 0.6)),
+           *_model("lstm", "LSTM, 2 layers of 256, 32 sequences of 64 steps", 6 * 2048 * (4 * 512 * 256 * 2 + 256 * 64), (0.8, 0.75)),
+           *_model("convnet", "two convolutions 3x3, with batch norm, 64 images of 32x32", 64 * (4 * 27 * 32 * 1024 + 6 * 288 * 64 * 256),
+                   (0.85, 0.6))]
+
+_MLPS = [*_mlp(64, (0.45, 0.2)), *_mlp(256, (0.85, 0.6)), *_mlp(1024, (0.95, 0.6)), *_mlp(4096, (1.0, 0.5)), _float16(1024, 0.5)]
+
+_CALLS = [Case("import", "`import` in a fresh interpreter", None, 0.15),
+          Case("add16", "`a + b` on 16 float32 numbers", sum_of_two, 0.15),
+          Case("linear-small", "`F.linear` 32x64x64, bfloat16 autocast", partial(low_product, which="forward", m=32, n=64, k=64), 0.1, BF16,
+               product(32, 64, 64))]
+
+_PHASES = [Case(f"phase-{name}", f"unscale_, clipping, AdamW and update, 50 M parameters in 160 tensors{beside}",
+                partial(optimizer_phase, fused=fused), bound, ADD, 32.0 * 50e6, share=0.85, short=f"unscaling, clipping and AdamW{beside}")
+           for name, beside, fused, bound in (("default", "", False, 0.35), ("fused", ", torch's with fused=True", True, 0.6))]
+
+_IMAGES = 2.0 * 32 * 64 * 32 * 32  # bytes of one pass over them
+_LAYERS = [Case(name, f"{what}: forward, backward", partial(layer, which=name), bound, limit, amount, short=short)
+           for name, what, short, bound, limit, amount in (
+               ("convolution", "convolution 3x3, 64 to 128 channels, 32 images of 32x32, bfloat16 autocast", "convolution 3x3, bfloat16 autocast",
+                0.7, BF16, 3 * product(32 * 32 * 32, 128, 64 * 9)),
+               ("attention", "attention, batch 8, 8 heads, 512, 64, bfloat16 autocast", "attention, 8 heads, bfloat16 autocast", 0.7,
+                BF16, 64 * 7 * product(512, 512, 64)),
+               ("depthwise", "convolution 3x3, each of 64 channels its own, 32 images of 32x32, bfloat16 autocast",
+                "depthwise convolution 3x3, bfloat16 autocast", None, COPY, 9 * _IMAGES),
+               ("batch_norm", "batch norm, 32 images of 32x32, 64 channels, bfloat16", "batch norm, bfloat16", None, COPY, 8 * _IMAGES),
+               ("group_norm", "group norm, 8 groups, 32 images of 32x32, 64 channels, bfloat16", "group norm, bfloat16", None, COPY, 8 * _IMAGES))]
+
+WHICH = {"forward": "forward", "dx": "gradient of the input", "dw": "gradient of the weight"}
+SHARES = {(2048, 2048, 2048): 0.92, (512, 1024, 1024): 0.9, (512, 256, 256): 0.85, (512, 64, 64): 0.7, (32, 64, 64): 0.5}  # of the limit
+
+
+def _products(dtype: str, threads: int) -> list[Case]:
+    """Rows x outputs x inputs of a linear layer. On two threads the goal is how much faster than on one."""
+    cases = []
+    wide, alone = dtype == "float32", threads == 1
+    for (m, n, k), share in SHARES.items():
+        for which, text in WHICH.items():
+            name = f"product-{m}x{n}x{k}-{which}"
+            cases.append(Case(
+                f"{name}{'' if wide else '-bf16'}{'' if alone else f'-on{threads}'}",
+                f"product {m}x{n}x{k}, {dtype}, {threads} thread{'' if alone else 's'}: {text}",
+                partial(plain_product, which=which, m=m, n=n, k=k, dtype=dtype), 0.95, F32 if wide else BF16, product(m, n, k),
+                share=share if alone else None, threads=threads, on_one=None if alone else name, needs_units=not wide, short=f"{m}x{n}x{k}: {text}"))
+    return cases
+
+
+# What every class is measured by.
+GROUPS = {"Whole models": _MODELS, "Multilayer perceptrons": _MLPS, "Optimizer": _PHASES, "Layers": _LAYERS, "Small calls": _CALLS,
+          "Products, float32 on one thread": _products("float32", 1), "Products, float32 on two threads": _products("float32", 2),
+          "Products, bfloat16 on one thread": _products("bfloat16", 1)}
+CASES = [case for cases in GROUPS.values() for case in cases]
+
+# What takes minutes where 16 bits have no units, or was of interest once: `--more` measures it.
+MORE = [
+    *(_float16(n, bound) for n, bound in ((64, 0.25), (256, 0.35), (4096, 0.5))),
+    Case("adamw-default", "MLP 3x4096, float16 autocast, GradScaler, clipping, AdamW", partial(scaled_step, n=4096, adamw=True), 0.35, BF16,
+         mlp(4096)),
+    Case("adamw-fused", "the same, torch's with fused=True", partial(scaled_step, n=4096, adamw=True, fused=True), 0.6, BF16, mlp(4096)),
+    *(Case(which, f"product 512x4096x4096, bfloat16, weights kept: {text}", partial(low_product, which=which, m=512, n=4096, k=4096), bound, BF16,
+           product(512, 4096, 4096)) for (which, text), bound in zip(WHICH.items(), (0.8, 0.8, 0.4))),
+    Case("forward-64", "product 64x1024x1024, bfloat16, weights kept", partial(low_product, which="forward", m=64, n=1024, k=1024), 0.4, BF16,
+         product(64, 1024, 1024)),
+    *(Case(f"each-{what}", f"{text} of 16 Mi numbers, bfloat16", partial(elementwise, what=what), None, ADD, size * (1 << 24))
+      for what, size, text in (("add", 6.0, "`x += y`"), ("gelu", 4.0, "GELU"), ("softmax", 4.0, "softmax in rows of 1024"),
+                               ("layer_norm", 4.0, "layer_norm in rows of 1024"), ("cross_entropy", 2.0, "cross-entropy, 1024 classes,"),
+                               ("dropout", 4.0, "dropout"))),
+    Case("cast", "cast of 64 Mi numbers, float32 to float16", cast, 1.0, COPY, 6.0 * (1 << 26)),
+]
+
+BY_NAME = {case.name: case for case in [*CASES, *MORE]}
+
+BUSY = dict.fromkeys(("mlp1024-bf16", "mlp64-bf16", "mlp1024"), 2.5)  # bound on time beside busy processes / quiet time, of ampc itself

@@ -85,7 +85,16 @@ def resnet20(T: Any) -> tuple:
     return model, optimizer, T.randn(32, 3, 32, 32), T.randint(0, 10, (32,))
 
 
-MODELS = {"lstm": lstm, "gpt": gpt, "resnet20": resnet20}
+def convnet(T: Any) -> tuple:
+    """Two convolutions with batch norm, as beginners train on CIFAR-10; a batch of 64."""
+    nn = T.nn
+    parts = [nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+             nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
+    model = nn.Sequential(*parts)
+    return model, T.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), T.randn(64, 3, 32, 32), T.randint(0, 10, (64,))
+
+
+MODELS = {"lstm": lstm, "gpt": gpt, "resnet20": resnet20, "convnet": convnet}
 
 
 def model_step(T: Any, name: str, low: bool) -> Callable[[], Any]:

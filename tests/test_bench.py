@@ -11,6 +11,7 @@ from where import DEVICE, ON_GPU
 import ampc
 from ampc import bench as module
 from ampc import nn
+from ampc.doctor import precision_advisor
 
 F = nn.functional
 PRECISIONS = ["float32", *(["tf32"] if ON_GPU else []), "bfloat16", "float16"]
@@ -79,6 +80,16 @@ def test_buffers_and_random_numbers_are_put_back():
     module.bench(net, (ampc.ones(4, 8, device=DEVICE) * 3, ampc.ones(4, 2, device=DEVICE)), nn.MSELoss(), opt, steps=2)
     assert (net.state_dict()["1.running_mean"].tolist(), ampc.get_rng_state().tolist(), str(opt.state_dict())) == before
     assert ampc.doctor.guard._State.mode == "warn"
+
+
+@pytest.mark.skipif(ON_GPU, reason="a GPU has units for both")
+@pytest.mark.parametrize("missing", [["bfloat16", "float16"], ["float16"], []], ids=str)
+def test_without_units_it_does_not_say_that_16_bits_multiply_faster(missing, monkeypatch):
+    monkeypatch.setattr(precision_advisor, "without_units", lambda kind: missing)
+    net = nn.Linear(64, 64)
+    found = module.bench(net, (ampc.randn(32, 64), ampc.randn(32, 64)), nn.MSELoss(), ampc.optim.SGD(net.parameters(), lr=0.1), steps=2)
+    assert ("times as fast" in found.why) == (len(missing) < 2) and "would take" in found.why and "nan" not in found.why
+    assert found.advice.worth in found.why and bool(found.advice.worth) == bool(missing)
 
 
 def test_without_products_there_is_nothing_to_gain():

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from machines import machine
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.cpu
 nn, F = ampc.nn, ampc.nn.functional
 CACHES = [(32 << 10, 512 << 10), (8 << 10, 64 << 10), (48 << 10, 2 << 20), (128 << 10, 64 << 20)]  # first and second level
 THREADS = [1, 2, 3, 8]
+MANY = [8, 16, 64]  # more than there are cores, so that most wait for one while others work
 LOW = [ampc.float32, ampc.bfloat16, ampc.float16]
 DTYPES = [*LOW, ampc.float64]
 
@@ -199,6 +201,36 @@ def train(name, dtype):
         losses.append(loss)
     assert dtype is not ampc.float16 or not scaler.last_step.skipped
     return digest([*losses, *net.state_dict().values(), *(v for s in opt.state_dict()["state"].values() for v in s.values() if isinstance(v, ampc.Tensor))])
+
+
+def gradients_of_a_layer(x, w, dtype):
+    with ampc.autocast("cpu", dtype=dtype, enabled=dtype is not ampc.float32):
+        y = F.gelu(F.linear(x, w))
+    return digest([y, *ampc.autograd.grad(y, (x, w), ampc.ones_like(y))])
+
+
+@pytest.mark.filterwarnings("ignore:.*autocast-without-effect")
+@pytest.mark.parametrize("threads", MANY)
+def test_bits_of_many_callers_at_once(threads):
+    """One of them has the pool's threads, and the others compute alone."""
+    ampc.manual_seed(4)
+    calls = [(ampc.randn(150 + 10 * i, 300, requires_grad=True), ampc.randn(200, 300, requires_grad=True), dtype) for i in range(4) for dtype in LOW]
+    with machine(*CACHES[0], threads=1):
+        alone = [gradients_of_a_layer(*call) for call in calls]
+    with machine(*CACHES[0], threads=threads), ThreadPoolExecutor(8) as callers:
+        for _ in range(5):
+            assert list(callers.map(lambda call: gradients_of_a_layer(*call), calls)) == alone
+
+
+@pytest.mark.filterwarnings("ignore:.*autocast-without-effect")
+@pytest.mark.parametrize("dtype", LOW, ids=str)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_bits_of_a_training_on_more_threads_than_cores(name, dtype):
+    runs = []
+    for threads in (1, *MANY):
+        with machine(*CACHES[0], threads=threads):
+            runs.append(train(name, dtype))
+    assert len(set(runs)) == 1, f"with {(1, *MANY)} threads: {runs}"
 
 
 @pytest.mark.filterwarnings("ignore:.*autocast-without-effect")

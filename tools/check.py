@@ -54,7 +54,7 @@ AREAS = {
     "ampc/serialization": "test_serialization test_checkpoint test_checkpoint_formats",
     "ampc/training": "test_trainer test_training",
     "ampc/utils": "test_data test_checkpoint test_utils test_flop_counter test_pytree",
-    "benchmarks": "test_layout",
+    "benchmarks": "test_layout test_benchmarks",
     "tools": "test_layout test_elsewhere test_compatibility",
     "docs": "test_docs test_compatibility",
     "README.md": "test_docs test_compatibility",

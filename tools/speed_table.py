@@ -1,12 +1,11 @@
-"""Writes the README's table of speeds from the raw rounds in benchmarks/rounds/.
+"""Writes the tables of speeds from the raw rounds in benchmarks/rounds/: the README's, docs/performance.md's and benchmarks/RESULTS.md.
 
-    python tools/speed_table.py            # writes the table
-    python tools/speed_table.py --check    # exits with 1 if the table is out of date
+    python tools/speed_table.py            # writes the tables
+    python tools/speed_table.py --check    # exits with 1 if one is out of date
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -14,20 +13,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import report  # noqa: E402
+from cases import BY_NAME, CASES  # noqa: E402
+from classes import CLASSES  # noqa: E402
 from generated import write_or_check  # noqa: E402
-from report import newest_of_each, unit  # noqa: E402
 
-README = ROOT / "README.md"
 BEGIN, END = "<!-- speeds: written by tools/speed_table.py -->\n", "<!-- end of speeds -->\n"
-THREADS = 2
-WORK = {  # a case of benchmarks/cases.py, and its name here
+WORK = {  # a case of benchmarks/cases.py, and its name in the README
     "import": "`import` in a new process",
+    "add16": "`a + b` on 16 numbers",
+    "mlp64": "MLP 3x64, float32",
+    "mlp64-bf16": "MLP 3x64, bfloat16",
     "mlp1024": "MLP 3x1024, float32",
-    "mlp1024-bf16": "the same, bfloat16",
-    "fp16-1024": "the same, float16 with GradScaler",
+    "mlp1024-bf16": "MLP 3x1024, bfloat16",
+    "fp16-1024": "MLP 3x1024, float16 with GradScaler",
     "phase-default": "unscaling, clipping and AdamW, 50 M parameters",
     "convolution": "convolution 3x3, bfloat16",
     "depthwise": "depthwise convolution 3x3, bfloat16",
+    "batch_norm": "batch norm, bfloat16",
     "group_norm": "group norm, bfloat16",
     "attention": "attention, 8 heads, 512 x 64, bfloat16",
     "lstm": "LSTM, float32",
@@ -36,57 +39,69 @@ WORK = {  # a case of benchmarks/cases.py, and its name here
     "gpt-bf16": "GPT, 3 blocks, bfloat16",
     "resnet20": "ResNet-20, float32",
     "resnet20-bf16": "ResNet-20, bfloat16",
+    "convnet": "two convolutions with batch norm, float32",
+    "convnet-bf16": "two convolutions with batch norm, bfloat16",
 }
 
 
-def machines() -> list[dict]:
-    """One result for each machine, with every case's rounds from its newest run there; the machine that was used last comes first."""
-    files = sorted((ROOT / "benchmarks" / "rounds").glob("*.json"), reverse=True)
-    results = [r for r in (json.loads(path.read_text()) for path in files) if r["threads"] == THREADS]
-    names = dict.fromkeys(r["machine"] for r in results)
-    return [newest_of_each([r for r in results if r["machine"] == name]) for name in names]
-
-
-def medians(result: dict, case: str) -> tuple[float, float, float] | None:
-    """Seconds of ampc and of torch, and the ratio of the two, as medians over the rounds."""
-    pairs = result["rounds"].get(case)
-    if not pairs:
+def ratio(measured: report.Newest, name: str) -> tuple[float, str] | None:
+    """ampc's time over torch's and its text, bold where torch is faster; None where there is none."""
+    case = BY_NAME[name]
+    run = measured.run_of(case)
+    ratios = report.ratios_of(run, case) if run else []
+    if run is None or not ratios:
         return None
-    ampc, torch, ratio = zip(*((p["ampc"], p["torch"], p["ampc"] / p["torch"]) for p in pairs))
-    return statistics.median(ampc), statistics.median(torch), statistics.median(ratio)
+    middle, text = statistics.median(ratios), report.ratio_text(run, case, 2)
+    return middle, text if middle < 1 else f"**{text}**"
 
 
-def heading(result: dict) -> str:
-    """The machine's short name."""
-    name = result["machine"].replace("(R)", "").replace(" Processor", "")
-    return name + (", with AMX" if "bf16_gflop_s" in result["limits"] else "")
+def where(measured: report.Newest) -> str:
+    """The class's name, and the CPU it was measured on."""
+    run = measured.runs[0]
+    return f"{measured.cpu.title} ({report.cpu_name(run)}{', held to it' if report.held(run) else ''})"
 
 
-def bold(ratio: float) -> str:
-    """A ratio of times, bold where torch is faster."""
-    return f"{ratio:.2f}" if ratio < 1 else f"**{ratio:.2f}**"
-
-
-def text() -> str:
-    """The sentence and the table."""
-    columns, rows, ratios = machines(), [], []
-    for case, name in WORK.items():
-        cells = []
-        for result in columns:
-            found = medians(result, case)
-            cells += [unit(found[0]), unit(found[1]), bold(found[2])] if found else ["", "", ""]
-            ratios += [found[2]] if found else []
-        rows.append([name, *cells])
-    wins = sum(ratio < 1 for ratio in ratios)
-    heads = ["work", *(head for result in columns for head in (f"{heading(result)}: ampc", "torch", "ampc / torch"))]
-    lines = [f"ampc is faster in {wins} of these {len(ratios)} measurements, and torch in {len(ratios) - wins}.", "",
-             "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|", *("| " + " | ".join(row) + " |" for row in rows)]
+def ratios_text(columns: list[report.Newest]) -> str:
+    """The README's sentence and table."""
+    found = {name: [ratio(measured, name) for measured in columns] for name in WORK}
+    all_found = [cell for cells in found.values() for cell in cells if cell]
+    wins = sum(value < 1 for value, _ in all_found)
+    heads = ["ampc's time / torch's", *map(where, columns)]
+    lines = [f"ampc is faster in {wins} of these {len(all_found)} measurements, and torch in {len(all_found) - wins}.", "",
+             "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|",
+             *(f"| {WORK[name]} | " + " | ".join(cell[1] if cell else "" for cell in cells) + " |" for name, cells in found.items() if any(cells))]
     return "\n".join(lines) + "\n"
 
 
+def measured_text(columns: list[report.Newest]) -> str:
+    """What was measured on which class, for docs/performance.md."""
+    lines = ["| Class | CPU | Newest run | Cases | ampc is faster in | Goals met | At best there |", "|---" * 7 + "|"]
+    by_class = {measured.cpu.name: measured for measured in columns}
+    return "\n".join([*lines, *(_measured_row(cpu.title, by_class.get(cpu.name)) for cpu in CLASSES.values())]) + "\n"
+
+
+def _measured_row(title: str, measured: report.Newest | None) -> str:
+    if measured is None:
+        return f"| {title} | not measured yet | | | | | |"
+    run, goals = measured.runs[0], measured.goals()
+    ratios = [report.ratios_of(r, case) for case in CASES for r in [measured.run_of(case)] if r]
+    faster = sum(statistics.median(r) < 1 for r in ratios if r)
+    return (f"| {title} | {report.on_which_cpu(run)} | {run['date'].split()[0]}, commit {report.short_commit(run)} | {len(ratios)} of "
+            f"{len(report.cases_of(measured.cpu))} | {faster} | {sum(g.met for g in goals)} of {len(goals)} | {report.best_rates(run, run['limits'])} |")
+
+
+def replaced(path: Path, text: str) -> str:
+    """The page with another table."""
+    before, rest = path.read_text().split(BEGIN)
+    return before + BEGIN + text + END + rest.split(END)[1]
+
+
 def main() -> int:
-    before, rest = README.read_text().split(BEGIN)
-    return write_or_check({README: before + BEGIN + text() + END + rest.split(END)[1]})
+    results = report.read_rounds()
+    columns = report.side_by_side(results)
+    texts = {ROOT / "README.md": ratios_text(columns), ROOT / "docs" / "performance.md": measured_text(columns)}
+    return write_or_check({**{path: replaced(path, text) for path, text in texts.items()},
+                           ROOT / "benchmarks" / "RESULTS.md": report.results_text(results)})
 
 
 if __name__ == "__main__":

@@ -69,11 +69,12 @@ class Advice:
     """The result of ``advise``. ``precision``, ``init_scale`` and ``policy`` are the recommendation.
 
     ``trials`` has the measurements and ``operators`` the rounding errors in each precision. ``underflow`` has, for each loss scale, the
-    share of gradient values that float16 would round to 0."""
+    share of gradient values that float16 would round to 0. ``without_units`` has the 16-bit formats whose products are computed in float32."""
 
     def __init__(self, trials: List[Trial], underflow: Dict[float, float], amax: float, hardware: str, history: str,
-                 operators: Dict[str, List[OperatorError]], error_of: str = "gradients", misuse: Iterable[str] = ()) -> None:
-        self.error_of, self.operators, self.misuse = error_of, operators, list(misuse)
+                 operators: Dict[str, List[OperatorError]], error_of: str = "gradients", misuse: Iterable[str] = (),
+                 without_units: Iterable[str] = ()) -> None:
+        self.error_of, self.operators, self.misuse, self.without_units = error_of, operators, list(misuse), list(without_units)
         self.trials, self.underflow, self.amax, self.hardware, self.history = {t.precision: t for t in trials}, underflow, amax, hardware, history
         self.policy: Optional[policies.CastPolicy] = None
         self.precision = self._choose()
@@ -144,6 +145,17 @@ class Advice:
             text += " Mend the misuse below before choosing an init_scale." if self.misuse else f" Use a GradScaler(init_scale={self.init_scale:g})."
         return text + (f" Keep {', '.join(self.policy.operators)} in float32 (advice.policy)." if self.policy is not None else "")
 
+    @property
+    def worth(self) -> str:
+        """What the 16-bit formats without units are worth here; empty where all have units."""
+        if not self.without_units:
+            return ""
+        base, names = self.trials["float32"], [p for p in self.trials if p in self.without_units]
+        shares = [f"in {t.precision} {t.seconds / base.seconds:.2f} of float32's time and {t.peak_bytes / max(base.peak_bytes, 1):.2f} of its memory"
+                  for t in map(self.trials.__getitem__, names)]
+        return (f"This CPU has no units for {' and '.join(names)}, and computes such products in float32. So {'it' if len(names) == 1 else 'they'} "
+                f"can save memory here, but hardly time: a step takes {', and '.join(shares)}.")
+
     def _times(self) -> str:
         """How sure the comparison of times is."""
         base = self.trials["float32"]
@@ -177,7 +189,7 @@ class Advice:
         return [e for e in self.operators.get(precision, []) if e.error > 0][:3]
 
     def __str__(self) -> str:
-        lines = [self.verdict, f"on {self.hardware}"]
+        lines = [self.verdict, *([self.worth] if self.worth else []), f"on {self.hardware}"]
         lines += ["".join(cell.rjust(width) if width > 0 else cell.ljust(-width) for cell, width in zip(row, WIDTHS)) for row in self._trials()]
         lines += self._diverged()
         lines += [f"misuse: {text}" for text in self.misuse]
@@ -195,7 +207,8 @@ class Advice:
         errors = [["dtype", "location", "operator", "relative error", "largest result", "below overflow"]]
         errors += [[p, location_text(e.location), f"{e.op}, backward of {e.backward_of}" if e.backward_of else e.op, f"{100 * e.error:.2g} %",
                     f"{e.amax:.3g}", f"2^{e.room:.0f} times" if math.isfinite(e.room) else ""] for p in HALVES for e in self._rounded(p)]
-        return "".join([f"<p><b>{html.escape(self.verdict)}</b></p>", html_text(f"on {self.hardware}"), html_table(self._trials(), {0}),
+        return "".join([f"<p><b>{html.escape(self.verdict)}</b></p>", html_text(*([self.worth] if self.worth else []), f"on {self.hardware}"),
+                        html_table(self._trials(), {0}),
                         html_text(*self._diverged(), *(f"misuse: {text}" for text in self.misuse)),
                         html_table(shares, ()) + html_text(f"The largest gradient value is {self.amax:.3g}.") if self.underflow else "",
                         html_text("Largest rounding errors:") + html_table(errors, {0, 1, 2}) if len(errors) > 1 else "",
@@ -315,10 +328,15 @@ def _lost(grads: List[Any], scale: float) -> float:
     return lost / max(there, 1)
 
 
+def without_units(kind: str) -> List[str]:
+    """The 16-bit formats whose products a device computes in float32."""
+    return [p for p in HALVES if kind == "cpu" and not _C._has_units(getattr(_C, p))]
+
+
 def _hardware(kind: str) -> str:
     if kind == "cuda":
         return f"{cuda.get_device_name()}, tensor cores for both"
-    units = [p for p in HALVES if _C._has_units(getattr(_C, p))]
+    units = [p for p in HALVES if p not in without_units(kind)]
     return f"the CPU ({_C._build_info()['cpu_features']}), with units for {' and '.join(units) if units else 'neither 16-bit format'}"
 
 
@@ -336,7 +354,8 @@ def measure(subject: Subject, history: str = "", shown: bool = False) -> Advice:
     trials = [t.timed(rounds[t.precision]) for t in trials]
     grads = exact or []
     amax = max((g.abs().max().item() for g in grads if g.numel()), default=0.0)
-    return Advice(trials, {s: _lost(grads, s) for s in SCALES}, amax, _hardware(subject.kind), history, operators)
+    return Advice(trials, {s: _lost(grads, s) for s in SCALES}, amax, _hardware(subject.kind), history, operators,
+                  without_units=without_units(subject.kind))
 
 
 def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, *, steps: int = 5, scaler: Any = None) -> Advice:
@@ -406,7 +425,7 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
                             *margin(operators[precision])).timed(rounds[precision]))
     found = Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"],
                    rows["float16"]["history"] or "the script does not use a GradScaler",
-                   operators, "losses", dict.fromkeys(text for row in rows.values() for text in row["misuse"]))
+                   operators, "losses", dict.fromkeys(text for row in rows.values() for text in row["misuse"]), without_units(base["kind"]))
     if found.precision in HALVES:
         found.policy = _keeping(operators[found.precision])
     return found
