@@ -38,6 +38,7 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
             _mm_prefetch(soon_a + 128 * s, _MM_HINT_T1);                                                               \
             _mm_prefetch(soon_a + 128 * s + 64, _MM_HINT_T1);                                                          \
             _mm_prefetch(soon_b + 64 * s, _MM_HINT_T1);                                                                \
+            EACH_ROW _mm_prefetch(a + j->a_next + i * lane, _MM_HINT_T0);                                              \
             _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++, b += k_step) {                         \
                 __m512 x[nb];                                                                                          \
                 EACH_COLUMN(nb) x[v] = _mm512_loadu_ps(b + v * next);                                                  \

@@ -13,6 +13,8 @@
 #define INLINE static inline __attribute__((always_inline))
 #define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
 
+enum { AHEAD = 256 }; /* bytes along a run that are fetched before their turn */
+
 /* The contiguous runs of memory that a tile is read from: lanes along k, or k steps along lanes. */
 typedef struct {
     const char *data;
@@ -112,10 +114,17 @@ INLINE void pack_tile(const corner *c, bool whole, bool turn, bool stream, ac_dt
     }
 }
 
+/* Tiles follow each other along the runs, and those of a large operand lie so far apart that no CPU foresees them all.
+ * What is fetched beyond a run's end does no harm. */
+INLINE void fetch_ahead(const corner *c) {
+    for (int i = 0; i < 16; i++) _mm_prefetch(c->data + i * c->bytes + AHEAD, _MM_HINT_T1);
+}
+
 INLINE void pack_k_step(const ac_operand *o, bool columns, int64_t lane, int64_t k, float *to, ac_dtype from,
                         ac_dtype round) {
     corner c = corner_of(o, lane, k);
     bool turn = (o->k_stride == 1) == columns, whole = c.runs >= 16 && c.length >= 16;
+    if (whole) fetch_ahead(&c);
     if (!whole || o->stream) pack_tile(&c, false, turn, o->stream, from, round, to);
     else if (turn) pack_tile(&c, true, true, false, from, round, to);
     else pack_tile(&c, true, false, false, from, round, to);
