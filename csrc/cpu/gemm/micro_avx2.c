@@ -10,8 +10,9 @@
 #define EACH_ROW _Pragma("GCC unroll 6") for (int i = 0; i < rows; i++)
 #define EACH_VECTOR _Pragma("GCC unroll 2") for (int v = 0; v < 2; v++)
 
-/* `rows` rows of C from `row` on, a constant number; `lane` is A's lane stride. A's next panel, which mostly follows in
- * memory, is fetched meanwhile, each line of it by the rows that will read it. */
+/* `rows` rows of C from `row` on, a constant number; `lane` is A's lane stride. The lines of A that these rows read
+ * soon are fetched: two k steps ahead for the first-level cache, and those of the next panel, which mostly follows in
+ * memory, for the second. */
 INLINE void some_rows(const ac_micro_job *j, int rows, int row, int64_t lane) {
     __m256 sum[6][2];
     float *c = j->c + row * AC_LANES;
@@ -19,7 +20,8 @@ INLINE void some_rows(const ac_micro_job *j, int rows, int row, int64_t lane) {
     const char *a = j->a + row * lane;
     for (int64_t s = 0; s < j->k_steps; s++, a += j->a_k_stride) {
         const char *b = ac_micro_b(j, s, AC_TILE_BYTES);
-        EACH_ROW _mm_prefetch(a + j->a_next + i * lane, _MM_HINT_T0);
+        EACH_ROW _mm_prefetch(a + 2 * j->a_k_stride + i * lane, _MM_HINT_T0);
+        EACH_ROW _mm_prefetch(a + j->a_next + i * lane, _MM_HINT_T1);
         _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++, b += j->b_cell_stride) {
             const float *bt = (const float *)(const void *)b;
             __m256 x = _mm256_loadu_ps(bt), y = _mm256_loadu_ps(bt + 8);

@@ -10,11 +10,13 @@
 
 enum { SPAN = 6144 }; /* values along k that are added one after the other */
 
-/* Values along k in a block: so many that two panels of A and two of B fit the first-level cache. No sum depends on it,
- * for tiles add one k step after the other, and a span is a whole number of blocks. */
+/* Values along k in a block: so many that two panels of A and two of B fit the first-level cache. Kernels for float32
+ * read A as it comes, so there it is one panel of each. No sum depends on it, for tiles add one k step after the other,
+ * and a span is a whole number of blocks. */
 static int64_t block_depth(ac_panel_kind kind) {
     int64_t whole = kind == AC_PANEL_BF16 || kind == AC_PANEL_F16, value = AC_LANES * (whole ? 2 : 4), k_step = 32;
-    int64_t depth = ac_this_machine()->l1_bytes / 4 / value / k_step * k_step;
+    int64_t panels = kind == AC_PANEL_F32 ? 2 : 4;
+    int64_t depth = ac_this_machine()->l1_bytes / panels / value / k_step * k_step;
     return ac_most(2 * k_step, ac_least(depth, 256));
 }
 
