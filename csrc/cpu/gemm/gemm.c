@@ -31,6 +31,7 @@ typedef struct {
     bool direct;                /* a is read where it lies: it has the panels' dtype and whole tiles */
     bool brief;                 /* k is one block: accumulators are needed for two runs of the micro-kernel only */
     bool stream;                /* c is too large for caches */
+    bool plain;                 /* the micro-kernel writes whole tiles of c by itself */
     void (*finish)(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
     char *scratch; /* of every thread: accumulators, of several spans their sums, then its panels of b */
     int64_t scratch_bytes;
@@ -62,6 +63,15 @@ static void finish(const c_block *w, int64_t ia, int64_t jb, const ac_micro_job 
                      g->c + (row * g->c_row + col) * item, g->c_row);
 }
 
+/* Where the micro-kernel writes the result of a run by itself: whole tiles of float32, as they are or plus bias. */
+static void set_out(const c_block *w, int64_t ia, int64_t jb, ac_micro_job *job) {
+    const ac_gemm_call *g = w->p->call;
+    int64_t row = (w->a0 + ia) * AC_LANES, col = (w->b0 + jb) * AC_LANES;
+    bool whole = row + job->na * AC_LANES <= g->a.lanes && col + job->nb * AC_LANES <= g->b.lanes;
+    job->out = whole ? (float *)(void *)g->c + row * g->c_row + col : NULL, job->out_row = g->c_row;
+    job->bias = g->bias ? g->bias + col : NULL;
+}
+
 static int64_t tiles_at_a_time(const ac_micro *micro) { return micro->a * micro->b; }
 
 /* One k block: every pair of panels. B's stay in the first-level cache while A's stream by. After
@@ -81,12 +91,13 @@ static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool 
             job.c = w->tiles +
                     (w->p->brief ? run % 2 * tiles_at_a_time(micro) * AC_TILE_FLOATS : ia * job.c_a + jb * job.c_b);
             job.soon_a = k_block->soon_a + run * ahead_a, job.soon_b = k_block->soon_b + run * ahead_b;
+            if (last && w->p->plain && job.k_steps) set_out(w, ia, jb, &job);
             if (job.k_steps) micro->run(&job);
-            if (last && run > 0) finish(w, ia_done, jb_done, &done);
+            if (last && run > 0 && !done.out) finish(w, ia_done, jb_done, &done);
             done = job, ia_done = ia, jb_done = jb;
         }
     }
-    if (last) finish(w, ia_done, jb_done, &done);
+    if (last && !done.out) finish(w, ia_done, jb_done, &done);
 }
 
 /* Where k has several spans. */
@@ -237,6 +248,8 @@ static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int threads, _
     int64_t row_bytes = g->c_row * ac_itemsize(g->c_dtype);
     p.stream = g->a.lanes * row_bytes >= 2 * ac_l2_bytes() && row_bytes % AC_ALIGNMENT == 0 &&
                (uintptr_t)g->c % AC_ALIGNMENT == 0;
+    p.plain = micro->writes_results && g->c_dtype == AC_float32 && g->alpha == 1 && g->beta == 0 &&
+              g->act == AC_ACT_NONE && !p.stream;
     p.finish = ac_cpu_loops()->finish[g->c_dtype == AC_float32 ? 0 : g->c_dtype == AC_float16 ? 1 : 2];
     return p;
 }

@@ -32,7 +32,12 @@ INLINE void some_rows(const ac_micro_job *j, int rows, int row, int64_t lane) {
             }
         }
     }
-    EACH_ROW EACH_VECTOR _mm256_storeu_ps(c + i * AC_LANES + 8 * v, sum[i][v]);
+    int64_t c_row = AC_LANES;
+    if (j->out) {
+        c = j->out + row * j->out_row, c_row = j->out_row;
+        if (j->bias) EACH_ROW EACH_VECTOR sum[i][v] = _mm256_add_ps(sum[i][v], _mm256_loadu_ps(j->bias + 8 * v));
+    }
+    EACH_ROW EACH_VECTOR _mm256_storeu_ps(c + i * c_row + 8 * v, sum[i][v]);
 }
 
 INLINE void all_rows(const ac_micro_job *j, int64_t lane) {
@@ -47,5 +52,5 @@ static void run_f32(const ac_micro_job *j) {
     else all_rows(j, j->a_lane_stride);
 }
 
-const ac_micro ac_micro_avx2 = {"avx2", AC_WAY_micro_avx2, AC_PANEL_F32, AC_ISA_AVX2, 1, 1, NULL, NULL, run_f32};
+const ac_micro ac_micro_avx2 = {"avx2", AC_WAY_micro_avx2, AC_PANEL_F32, AC_ISA_AVX2, 1, 1, true, NULL, NULL, run_f32};
 #endif
