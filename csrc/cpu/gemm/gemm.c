@@ -231,12 +231,12 @@ static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to)
     ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
 }
 
-/* Rows of whole tiles in the panels' own 16-bit dtype need no packing. With rows further apart the
+/* Rows of whole tiles in the panels' own dtype need no packing. With rows further apart the
  * 16 of a tile would fall on the same few sets of the first-level cache. One row alone is read as all 16 of its tile:
  * packed it would take 16 times its memory. */
 static bool is_direct(const ac_operand *a, const ac_cut *cut) {
-    if (cut->kind != AC_PANEL_BF16 && cut->kind != AC_PANEL_F16) return false;
-    bool whole = a->lanes == 1 || (a->lane_stride <= 1024 && a->lanes % AC_LANES == 0);
+    if (cut->kind == AC_PANEL_SPLIT || (cut->kind == AC_PANEL_F32 && a->dtype != AC_float32)) return false;
+    bool whole = a->lanes == 1 || (a->lane_stride * ac_itemsize(a->dtype) <= 2048 && a->lanes % AC_LANES == 0);
     return whole && a->dtype == a->round && a->k_stride == 1 && a->k % cut->depth == 0;
 }
 
