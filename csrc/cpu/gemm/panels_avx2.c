@@ -9,6 +9,7 @@
 #include <string.h>
 
 #pragma GCC target("avx2,fma,f16c")
+#include "cpu/elementwise/half_simd.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
@@ -31,24 +32,10 @@ INLINE corner corner_of(const ac_operand *o, int64_t lane, int64_t k) {
 
 /* -- eight values of any dtype as float32 ------------------------------------------------------------- */
 
-INLINE __m256 widen(__m128i half, ac_dtype t) {
-    if (t == AC_float16) return _mm256_cvtph_ps(half);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
-
-/* A nan keeps its upper payload and becomes quiet. */
-INLINE __m256 round_bf16(__m256 x) {
-    __m256i u = _mm256_castps_si256(x), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-    __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
-    __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
-    __m256 y =
-        _mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    return _mm256_and_ps(y, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xFFFF0000u)));
-}
+INLINE __m256 widen(__m128i half, ac_dtype t) { return t == AC_bfloat16 ? ac_widen8_bf16(half) : ac_widen8_f16(half); }
 
 INLINE __m256 rounded(__m256 x, ac_dtype round) {
-    if (round == AC_bfloat16) return round_bf16(x);
-    return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    return widen(round == AC_bfloat16 ? ac_narrow8_bf16(x) : ac_narrow8_f16(x), round);
 }
 
 /* The first n of eight values, n at least 1, then zeros. */
