@@ -36,7 +36,8 @@ typedef struct {
     pthread_barrier_t *start;
 } task;
 
-/* Twelve sums at once hide the latency. Each ONE(s) adds products to the sum s of the register type V. */
+/* Twelve sums at once hide the latency. Each ONE(s) adds products to the sum s of the register type V.
+ * benchmarks/products.py calls the functions of float32, too. */
 #define TWELVE_SUMS(V, first, repeats)                                                                                  \
     V s0 = first, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0; \
     (void)threads;                                                                                                     \
@@ -50,7 +51,8 @@ enum { REPEATS = 3000000 };
 
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
-static double fma_avx2(int id, int threads) {
+double fma_avx2(int id, int threads);
+double fma_avx2(int id, int threads) {
     const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(1e-3f);
     (void)id;
 #define ONE(s) s = _mm256_fmadd_ps(s, a, b)
@@ -62,7 +64,8 @@ static double fma_avx2(int id, int threads) {
 
 #pragma GCC push_options
 #pragma GCC target("avx512f")
-static double fma_avx512(int id, int threads) {
+double fma_avx512(int id, int threads);
+double fma_avx512(int id, int threads) {
     const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(1e-3f);
     (void)id;
 #define ONE(s) s = _mm512_fmadd_ps(s, a, b)

@@ -15,6 +15,7 @@ from .update_rules import dropout, rounding, scaling, update_rules
 from .values import activations, conversion, functions
 
 MICRO = ("micro_portable", "micro_avx2", "micro_avx512", "micro_avx512_bf16", "micro_amx_bf16", "micro_amx_split", "micro_amx_fp16")
+PACKING = ("pack_portable", "pack_avx2", "pack_avx512")
 LOOPS = ("loops_baseline", "loops_avx2", "loops_avx512")
 SINGLE: Tuple[str, ...] = ("float32",)
 WIDE = ("float64", "float32")
@@ -27,7 +28,7 @@ def case(kernel: str, trial: Any, ways: str, dtypes: Tuple[str, ...] = FLOATS, /
 PRODUCTS = [
     case("product", product, "product_one_thread product_on_stack product_one_block product_one_k_block product_a_packed product_b_first",
          m=17, k=31, n=15),
-    Case("product", product, (*MICRO, "pack_portable", "pack_avx512", "product_a_in_place", "product_b_as_it_goes"), {"m": 64, "k": 96, "n": 80}),
+    Case("product", product, (*MICRO, *PACKING, "product_a_in_place", "product_b_as_it_goes"), {"m": 64, "k": 96, "n": 80}),
     case("product", product, "", m=33, k=65, n=47, a_turned=True, b_turned=True),
     case("product, few rows", product, "product_thin_along", m=1, k=300, n=100, b_turned=True),
     case("product, few rows", product, "product_thin_along", SINGLE, threads=2, m=5, k=331, n=1003, b_turned=True),

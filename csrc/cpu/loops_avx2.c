@@ -12,5 +12,10 @@
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC target("avx2,fma,f16c")
 #define ISA avx2
+#define STREAM(to, from, bytes)                                                                                        \
+    do {                                                                                                               \
+        if ((bytes) == 32) _mm256_stream_ps((float *)(to), _mm256_loadu_ps((const float *)(from)));                    \
+        else _mm_stream_si128((__m128i *)(to), _mm_loadu_si128((const __m128i *)(from)));                              \
+    } while (0)
 #include "cpu/loops.inc"
 #endif

@@ -48,36 +48,52 @@ HALVES_RUNS(bf16)
 HALVES_RUNS(f16)
 #undef HALVES_RUNS
 
-#else /* loops that compilers vectorise, but for float16 where there are instructions */
+#elif defined(__AVX2__) && defined(__F16C__)
+
+HALVES __m256 ac_widen8_bf16(__m128i h) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16)); }
+HALVES __m256 ac_widen8_f16(__m128i h) { return _mm256_cvtph_ps(h); }
+
+/* A nan keeps its upper payload and becomes quiet. */
+HALVES __m128i ac_narrow8_bf16(__m256 x) {
+    __m256i u = _mm256_castps_si256(x), top = _mm256_srli_epi32(u, 16);
+    __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
+    __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    __m256i h = _mm256_blendv_epi8(rounded, quiet, nan);
+    return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+HALVES __m128i ac_narrow8_f16(__m256 x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
 
 #define HALVES_RUNS(name)                                                                                              \
     static inline void ac_widen_##name(int64_t n, const uint16_t *x, float *y) {                                       \
         int64_t i = 0;                                                                                                 \
-        HALVES_WIDEN_##name for (; i < n; i++) y[i] = ac_##name##_to_f32(x[i]);                                        \
+        for (; i + 8 <= n; i += 8)                                                                                     \
+            _mm256_storeu_ps(y + i, ac_widen8_##name(_mm_loadu_si128((const __m128i *)(const void *)(x + i))));        \
+        for (; i < n; i++) y[i] = ac_##name##_to_f32(x[i]);                                                            \
     }                                                                                                                  \
     static inline void ac_narrow_##name(int64_t n, const float *x, uint16_t *y) {                                      \
         int64_t i = 0;                                                                                                 \
-        HALVES_NARROW_##name for (; i < n; i++) y[i] = ac_f32_to_##name(x[i]);                                         \
+        for (; i + 8 <= n; i += 8)                                                                                     \
+            _mm_storeu_si128((__m128i *)(void *)(y + i), ac_narrow8_##name(_mm256_loadu_ps(x + i)));                   \
+        for (; i < n; i++) y[i] = ac_f32_to_##name(x[i]);                                                              \
     }
-#define HALVES_WIDEN_bf16
-#define HALVES_NARROW_bf16
-#ifdef __F16C__
-#define HALVES_WIDEN_f16                                                                                               \
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + i))));
-#define HALVES_NARROW_f16                                                                                              \
-    for (; i + 8 <= n; i += 8)                                                                                         \
-        _mm_storeu_si128((__m128i *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
-#else
-#define HALVES_WIDEN_f16
-#define HALVES_NARROW_f16
-#endif
 HALVES_RUNS(bf16)
 HALVES_RUNS(f16)
 #undef HALVES_RUNS
-#undef HALVES_WIDEN_bf16
-#undef HALVES_NARROW_bf16
-#undef HALVES_WIDEN_f16
-#undef HALVES_NARROW_f16
+
+#else /* loops that compilers vectorise */
+
+#define HALVES_RUNS(name)                                                                                              \
+    static inline void ac_widen_##name(int64_t n, const uint16_t *x, float *y) {                                       \
+        for (int64_t i = 0; i < n; i++) y[i] = ac_##name##_to_f32(x[i]);                                               \
+    }                                                                                                                  \
+    static inline void ac_narrow_##name(int64_t n, const float *x, uint16_t *y) {                                      \
+        for (int64_t i = 0; i < n; i++) y[i] = ac_f32_to_##name(x[i]);                                                 \
+    }
+HALVES_RUNS(bf16)
+HALVES_RUNS(f16)
+#undef HALVES_RUNS
 #endif
 
 #undef HALVES

@@ -29,7 +29,9 @@ typedef struct {
     int64_t a_blocks, b_blocks; /* and how many blocks that makes */
     const char *a, *b;          /* packed; b NULL: each block packs what it needs */
     bool direct;                /* a is read where it lies: it has the panels' dtype and whole tiles */
+    bool brief;                 /* k is one block: accumulators are needed for two runs of the micro-kernel only */
     bool stream;                /* c is too large for caches */
+    bool plain;                 /* the micro-kernel writes whole tiles of c by itself */
     void (*finish)(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
     char *scratch; /* of every thread: accumulators, of several spans their sums, then its panels of b */
     int64_t scratch_bytes;
@@ -61,6 +63,17 @@ static void finish(const c_block *w, int64_t ia, int64_t jb, const ac_micro_job 
                      g->c + (row * g->c_row + col) * item, g->c_row);
 }
 
+/* Where the micro-kernel writes the result of a run by itself: whole tiles of float32, as they are or plus bias. */
+static void set_out(const c_block *w, int64_t ia, int64_t jb, ac_micro_job *job) {
+    const ac_gemm_call *g = w->p->call;
+    int64_t row = (w->a0 + ia) * AC_LANES, col = (w->b0 + jb) * AC_LANES;
+    bool whole = row + job->na * AC_LANES <= g->a.lanes && col + job->nb * AC_LANES <= g->b.lanes;
+    job->out = whole ? (float *)(void *)g->c + row * g->c_row + col : NULL, job->out_row = g->c_row;
+    job->bias = g->bias ? g->bias + col : NULL;
+}
+
+static int64_t tiles_at_a_time(const ac_micro *micro) { return micro->a * micro->b; }
+
 /* One k block: every pair of panels. B's stay in the first-level cache while A's stream by. After
  * the last k block each tile is written while it is still in that cache. The next tile's
  * multiplications run meanwhile. */
@@ -75,24 +88,31 @@ static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool 
         for (int64_t ia = 0; ia < w->na; ia += micro->a, run++) {
             job.a = k_block->a + ia * job.a_next, job.b = k_block->b + jb * job.b_next;
             job.na = (int)ac_least(micro->a, w->na - ia), job.nb = (int)nb;
-            job.c = w->tiles + ia * job.c_a + jb * job.c_b;
+            job.c = w->tiles +
+                    (w->p->brief ? run % 2 * tiles_at_a_time(micro) * AC_TILE_FLOATS : ia * job.c_a + jb * job.c_b);
             job.soon_a = k_block->soon_a + run * ahead_a, job.soon_b = k_block->soon_b + run * ahead_b;
+            if (last && w->p->plain && job.k_steps) set_out(w, ia, jb, &job);
             if (job.k_steps) micro->run(&job);
-            if (last && run > 0) finish(w, ia_done, jb_done, &done);
+            if (last && run > 0 && !done.out) finish(w, ia_done, jb_done, &done);
             done = job, ia_done = ia, jb_done = jb;
         }
     }
-    if (last) finish(w, ia_done, jb_done, &done);
+    if (last && !done.out) finish(w, ia_done, jb_done, &done);
 }
 
 /* Where k has several spans. */
 static bool is_deep(const plan *p) { return p->cut.blocks > p->cut.span; }
 
+/* Tiles that one block of C has at a time. */
+static int64_t accumulators_of(const plan *p) {
+    return p->brief ? 2 * tiles_at_a_time(p->micro) : p->a_block * p->b_block;
+}
+
 static c_block block_at(const plan *p, int64_t chunk, int thread) {
     c_block w = {.p = p, .a0 = chunk % p->a_blocks * p->a_block, .b0 = chunk / p->a_blocks * p->b_block};
     w.na = ac_least(p->a_block, p->a_panels - w.a0), w.nb = ac_least(p->b_block, p->b_panels - w.b0);
     w.tiles = (float *)(void *)(p->scratch + thread * p->scratch_bytes);
-    int64_t floats = p->a_block * p->b_block * AC_TILE_FLOATS;
+    int64_t floats = accumulators_of(p) * AC_TILE_FLOATS;
     w.sums = is_deep(p) ? w.tiles + floats : NULL;
     w.own_b = (char *)(w.tiles + (w.sums ? 2 : 1) * floats);
     return w;
@@ -137,7 +157,8 @@ static void one_block(void *context, int64_t chunk, int thread) {
     if (!atomic_load(p->finite)) return;
     c_block w = block_at(p, chunk, thread),
             next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, thread);
-    ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS, .b_cell_stride = AC_LANES * 4};
+    ac_micro_job job = {
+        .c_a = (p->brief ? p->micro->b : w.nb) * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS, .b_cell_stride = AC_LANES * 4};
     if (p->cut.blocks == 0) { /* k = 0 */
         AC_WAY(product_no_depth);
         memset(w.tiles, 0, (size_t)(w.na * w.nb * AC_TILE_BYTES));
@@ -210,23 +231,25 @@ static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to)
     ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
 }
 
-/* Rows of whole tiles in the panels' own 16-bit dtype need no packing. With rows further apart the
+/* Rows of whole tiles in the panels' own dtype need no packing. With rows further apart the
  * 16 of a tile would fall on the same few sets of the first-level cache. One row alone is read as all 16 of its tile:
  * packed it would take 16 times its memory. */
 static bool is_direct(const ac_operand *a, const ac_cut *cut) {
-    if (cut->kind != AC_PANEL_BF16 && cut->kind != AC_PANEL_F16) return false;
-    bool whole = a->lanes == 1 || (a->lane_stride <= 1024 && a->lanes % AC_LANES == 0);
+    if (cut->kind == AC_PANEL_SPLIT || (cut->kind == AC_PANEL_F32 && a->dtype != AC_float32)) return false;
+    bool whole = a->lanes == 1 || (a->lane_stride * ac_itemsize(a->dtype) <= 2048 && a->lanes % AC_LANES == 0);
     return whole && a->dtype == a->round && a->k_stride == 1 && a->k % cut->depth == 0;
 }
 
 static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int threads, _Atomic bool *finite) {
     plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
-    p.direct = is_direct(&g->a, &p.cut);
+    p.direct = is_direct(&g->a, &p.cut), p.brief = p.cut.blocks == 1;
     choose_blocks(&p, threads);
     int64_t row_bytes = g->c_row * ac_itemsize(g->c_dtype);
     p.stream = g->a.lanes * row_bytes >= 2 * ac_l2_bytes() && row_bytes % AC_ALIGNMENT == 0 &&
                (uintptr_t)g->c % AC_ALIGNMENT == 0;
+    p.plain = micro->writes_results && g->c_dtype == AC_float32 && g->alpha == 1 && g->beta == 0 &&
+              g->act == AC_ACT_NONE && !p.stream;
     p.finish = ac_cpu_loops()->finish[g->c_dtype == AC_float32 ? 0 : g->c_dtype == AC_float16 ? 1 : 2];
     return p;
 }
@@ -253,7 +276,7 @@ static memory memory_of(plan *p, int threads) {
     bool lazy = packs_lazily(p);
     memory m = {.a = p->direct ? 0 : ac_panels_bytes(&p->cut, g->a.lanes), .threads = threads};
     m.b = g->panels || lazy ? 0 : ac_panels_bytes(&p->cut, g->b.lanes);
-    p->scratch_bytes = p->a_block * p->b_block * AC_TILE_BYTES * (is_deep(p) ? 2 : 1);
+    p->scratch_bytes = accumulators_of(p) * AC_TILE_BYTES * (is_deep(p) ? 2 : 1);
     if (!g->panels && lazy) p->scratch_bytes += p->b_block * p->cut.k_steps * p->cut.bytes;
     m.scratch = threads * p->scratch_bytes;
     m.all = m.a + m.b + m.scratch;

@@ -18,6 +18,9 @@ typedef struct {
     float *c;
     int64_t c_a, c_b;            /* floats from a tile of C to the next along A's and B's panels */
     bool add;                    /* else C is overwritten */
+    float *out;                  /* not NULL, of kernels that write results: sums go there, plus bias, and not to c; */
+    int64_t out_row;             /* floats from a row to the next; tiles side by side are 16 floats apart */
+    const float *bias;           /* of the result's columns, or NULL */
     const char *soon_a, *soon_b; /* panels wanted later, to fetch ahead; running over their end is harmless */
 } ac_micro_job;
 
@@ -34,6 +37,7 @@ typedef struct {
     ac_panel_kind kind;
     ac_isa isa;
     int a, b;                          /* panels of A and of B that it takes at a time */
+    bool writes_results;               /* knows ac_micro_job.out */
     void (*begin)(void), (*end)(void); /* around a series of runs on one thread, or NULL */
     void (*run)(const ac_micro_job *job);
 } ac_micro;

@@ -38,6 +38,7 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
             _mm_prefetch(soon_a + 128 * s, _MM_HINT_T1);                                                               \
             _mm_prefetch(soon_a + 128 * s + 64, _MM_HINT_T1);                                                          \
             _mm_prefetch(soon_b + 64 * s, _MM_HINT_T1);                                                                \
+            EACH_ROW _mm_prefetch(a + j->a_next + i * lane, _MM_HINT_T0);                                              \
             _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++, b += k_step) {                         \
                 __m512 x[nb];                                                                                          \
                 EACH_COLUMN(nb) x[v] = _mm512_loadu_ps(b + v * next);                                                  \
@@ -48,7 +49,15 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
-        EACH_ROW EACH_COLUMN(nb) _mm512_storeu_ps(j->c + v * j->c_b + (row + i) * AC_LANES, sum[i][v]);                \
+        float *c = j->c + row * AC_LANES;                                                                              \
+        int64_t c_row = AC_LANES, c_b = j->c_b;                                                                        \
+        if (j->out) {                                                                                                  \
+            c = j->out + row * j->out_row, c_row = j->out_row, c_b = AC_LANES;                                         \
+            if (j->bias)                                                                                               \
+                EACH_ROW EACH_COLUMN(nb) sum[i][v] =                                                                   \
+                    _mm512_add_ps(sum[i][v], _mm512_loadu_ps(j->bias + v * AC_LANES));                                 \
+        }                                                                                                              \
+        EACH_ROW EACH_COLUMN(nb) _mm512_storeu_ps(c + v * c_b + i * c_row, sum[i][v]);                                 \
     }
 
 #define KERNEL(name, MULTIPLY)                                                                                         \
@@ -66,8 +75,8 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
 KERNEL(run_f32, FMA_F32)
 KERNEL(run_bf16, DOT_BF16)
 
-const ac_micro ac_micro_avx512 = {"avx512", AC_WAY_micro_avx512, AC_PANEL_F32, AC_ISA_AVX512, 1, 3, NULL, NULL,
+const ac_micro ac_micro_avx512 = {"avx512", AC_WAY_micro_avx512, AC_PANEL_F32, AC_ISA_AVX512, 1, 3, true, NULL, NULL,
                                   run_f32};
 const ac_micro ac_micro_avx512_bf16 = {
-    "avx512_bf16", AC_WAY_micro_avx512_bf16, AC_PANEL_BF16, AC_ISA_AVX512_BF16, 1, 3, NULL, NULL, run_bf16};
+    "avx512_bf16", AC_WAY_micro_avx512_bf16, AC_PANEL_BF16, AC_ISA_AVX512_BF16, 1, 3, true, NULL, NULL, run_bf16};
 #endif

@@ -10,11 +10,13 @@
 
 enum { SPAN = 6144 }; /* values along k that are added one after the other */
 
-/* Values along k in a block: so many that two panels of A and two of B fit the first-level cache. No sum depends on it,
- * for tiles add one k step after the other, and a span is a whole number of blocks. */
+/* Values along k in a block: so many that two panels of A and two of B fit the first-level cache. Kernels for float32
+ * read A as it comes, so there it is one panel of each. No sum depends on it, for tiles add one k step after the other,
+ * and a span is a whole number of blocks. */
 static int64_t block_depth(ac_panel_kind kind) {
     int64_t whole = kind == AC_PANEL_BF16 || kind == AC_PANEL_F16, value = AC_LANES * (whole ? 2 : 4), k_step = 32;
-    int64_t depth = ac_this_machine()->l1_bytes / 4 / value / k_step * k_step;
+    int64_t panels = kind == AC_PANEL_F32 ? 2 : 4;
+    int64_t depth = ac_this_machine()->l1_bytes / panels / value / k_step * k_step;
     return ac_most(2 * k_step, ac_least(depth, 256));
 }
 
@@ -95,15 +97,19 @@ bool ac_pack_k_step_portable(const ac_operand *o, ac_panel_kind kind, bool colum
     return fits;
 }
 
-static ac_pack_k_step pack_k_step_for(const ac_operand *o) {
+static ac_pack_k_step pack_k_step_for(const ac_operand *o, ac_panel_kind kind) {
 #ifdef AC_HAVE_X86
     bool unit = o->lane_stride == 1 || o->k_stride == 1;
     if (unit && ac_cpu_isa() >= AC_ISA_AVX512) {
         AC_WAY(pack_avx512);
         return ac_pack_k_step_avx512;
     }
+    if (unit && kind == AC_PANEL_F32 && ac_cpu_isa() >= AC_ISA_AVX2) {
+        AC_WAY(pack_avx2);
+        return ac_pack_k_step_avx2;
+    }
 #endif
-    (void)o;
+    (void)o, (void)kind;
     AC_WAY(pack_portable);
     return ac_pack_k_step_portable;
 }
@@ -111,7 +117,7 @@ static ac_pack_k_step pack_k_step_for(const ac_operand *o) {
 bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block, int64_t panel, int64_t count,
              char *to) {
     bool fits = true;
-    ac_pack_k_step k_step = pack_k_step_for(o);
+    ac_pack_k_step k_step = pack_k_step_for(o, cut->kind);
     int64_t k_steps = ac_cut_k_steps(cut, block), k = block * cut->k_steps * cut->depth;
     bool by_panel = o->k_stride == 1;             /* the direction that memory runs in is walked first */
     AC_ASSERT((uintptr_t)to % AC_ALIGNMENT == 0); /* vectors are stored whole */
@@ -126,7 +132,7 @@ bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block
 bool ac_pack_part(const ac_operand *o, const ac_cut *cut, bool columns, int64_t panel, int64_t panels, int64_t k_step,
                   int64_t k_steps, char *all) {
     bool fits = true, by_panel = o->k_stride == 1;
-    ac_pack_k_step pack = pack_k_step_for(o);
+    ac_pack_k_step pack = pack_k_step_for(o, cut->kind);
     int64_t all_panels = ac_panels_of(o->lanes);
     for (int64_t i = 0; i < panels * k_steps; i++) {
         int64_t p = panel + (by_panel ? i / k_steps : i % panels), s = k_step + (by_panel ? i % k_steps : i / panels);

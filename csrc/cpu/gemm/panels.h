@@ -71,6 +71,7 @@ bool ac_pack_part(const ac_operand *o, const ac_cut *cut, bool columns, int64_t 
 typedef bool (*ac_pack_k_step)(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k,
                                char *to);
 bool ac_pack_k_step_portable(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to);
+bool ac_pack_k_step_avx2(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to);
 bool ac_pack_k_step_avx512(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to);
 
 #endif

@@ -42,6 +42,8 @@ typedef struct {
     __m512i row[16];
 } tile;
 
+enum { AHEAD = 256 }; /* bytes along a run of memory that are fetched before their turn */
+
 /* Where a tile is read from. */
 typedef struct {
     const char *data; /* of its first lane and k */
@@ -172,11 +174,18 @@ static bool split(tile *high, tile *low) {
     return special == 0;
 }
 
+/* Tiles follow each other along the runs, and those of a large operand lie so far apart that no CPU foresees them all.
+ * What is fetched beyond a run's end, or beyond the operand, does no harm. */
+INLINE void fetch_ahead(const corner *c, int64_t bytes) {
+    for (int i = 0; i < 16; i++) _mm_prefetch(c->data + i * bytes + AHEAD, _MM_HINT_T1);
+}
+
 INLINE bool pack_k_step(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to,
                         ac_dtype from, ac_dtype round) {
     corner c = corner_of(o, lane, k);
     tile t, rest;
     bool along_k = o->k_stride == 1, fits = true;
+    fetch_ahead(&c, along_k ? c.lane_bytes : c.k_bytes);
     if (kind == AC_PANEL_F32 && along_k) floats_by_lane(from, round, &c, &t);
     else if (kind == AC_PANEL_F32) floats_by_cell(from, round, &c, &t);
     else if (along_k) halves_by_lane(from, round, &c, &t);
