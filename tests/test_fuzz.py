@@ -32,6 +32,8 @@ FOUND = {
     "bounds of nan, and of what is nan": ["v1 = torch.tensor([float('nan'), 1.0, 1.5, 3.0], requires_grad=True)", "v2 = torch.tensor([2.0, float('nan'), 2.0, 2.0], requires_grad=True)", "v3 = torch.clamp(v1, min=v2)",
                                           "v4 = torch.clamp(v1, max=v2)", "(v3 + v4).sum().backward()"],
     "prelu of infinities": ["v1 = torch.tensor([float('inf'), 1.0, 0.0, -1.0], requires_grad=True)", "v2 = torch.tensor([float('inf')], requires_grad=True)", "v3 = torch.nn.functional.prelu(v1, v2)", "v3.sum().backward()"],
+    "nothing is reduced, and takes part": [V, "v2 = v1[:0]", "v3 = torch.tensor([], dtype=torch.int64)", "v4 = torch.ones(2)", "v5 = v4.index_reduce(0, v3, v2, 'amax')", "v6 = v4.scatter_reduce(0, v3, v2, 'prod')",
+                                           "v7 = v4.scatter(0, v3, v2)", "(v5 + v6 + v7).sum().backward()"],
     "logaddexp is overwritten": [V, "v2 = torch.logaddexp(v1, v1 * 3) + torch.logaddexp2(v1, v1 * 3)", "v3 = torch.logaddexp(v1, v2)", "v3.zero_()", "v2.sum().backward()"],
     "what saved nothing is gone through twice": [V, "v2 = v1.fmod(0.3)", "v2.sum().backward()", "v2.sum().backward()"],
     "powers of integers in float64": ["v1 = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)", "v2 = 3 ** v1", "v2.backward()", "v3 = torch.xlogy(v1, 3)", "v3.backward()"],

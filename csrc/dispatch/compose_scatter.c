@@ -176,7 +176,7 @@ static T reduced(ac_scratch *s, T x, int64_t dim, T index, T src, int64_t how, b
     ac_dims shape = ac_shape_of(x);
     x = at_least_1d(s, x), index = at_least_1d(s, index), src = at_least_1d(s, src);
     if (!x || !index || !src || !(src = cut(s, "scatter_reduce", src, index))) return NULL;
-    if (index->numel == 0) return ac_c_reshape(s, x, &shape);
+    if (index->numel == 0) return ac_c_reshape(s, added_at(s, x, dim, index, src), &shape); /* src takes part */
     if (how == SUM || how == MEAN)
         return ac_c_reshape(s, sum_or_mean(s, x, dim, index, src, how == MEAN, include_self), &shape);
     NEED(check_range(s, index, x->shape[dim]));
@@ -226,9 +226,11 @@ static T scattered(ac_scratch *s, T x, T index, T src, ac_scalar number, int64_t
     if (!values) return NULL;
     NEED(check_dtype("scatter", "src", x, values));
     if (reduce) return reduced(s, x, dim, index, values, reduce == 1 ? SUM : PROD, true);
-    if (index->numel == 0) return x;
     x = at_least_1d(s, x), index = at_least_1d(s, index);
     if (index && values->ndim) values = cut(s, "scatter", values, index);
+    if (index && index->numel == 0 && values && values->ndim)
+        return ac_c_reshape(s, added_at(s, x, dim, index, values), &shape);
+    if (index && index->numel == 0) return ac_c_reshape(s, x, &shape);
     return x && index && values ? ac_c_reshape(s, written_at(s, x, dim, index, values), &shape) : NULL;
 }
 
