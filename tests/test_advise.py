@@ -282,3 +282,17 @@ def test_a_scripts_misuse_is_told(tmp_path):
     path.write_text(SCRIPT.replace("    scaler.step(", "    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    scaler.step("))
     found = advise_script(str(path), ["64"], 3)
     assert len(found.misuse) == 1 and "[clip-scaled-gradients]" in found.misuse[0] and len(found.trials["float16"].rounds) == 3
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_the_region_of_a_trial_is_no_misuse_of_the_script(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("import torch\np = torch.nn.Parameter(torch.ones(4, 4))\nfor i in range(9):\n    (p @ p).sum().backward()\n")
+    found = advise_script(str(path), [], 3)
+    assert not found.misuse
+
+
+def test_a_result_beyond_the_dtype_is_told_to_be_above_it():
+    made = [str(OperatorError("mm", ("a.py", 1), "float16", "", 0.0, amax, 1)) for amax in (4 * 65504.0, 65504.0, 16376.0)]
+    assert [text.split("result ")[1] for text in made] == [
+        f"{words} the largest float16 value" for words in ("2.62e+05, 2^2 times above", "6.55e+04, close to", "1.64e+04, 2^2 times below")]

@@ -150,10 +150,18 @@ def averages(change, times=12, dtype=BRAIN, to=2.0):
         t = change(t, ampc.full((64,), to, dtype=dtype))
 
 
+def average_of_a_parameter():
+    t = ampc.nn.Parameter(ampc.ones(64, dtype=HALF))
+    with ampc.no_grad():
+        for _ in range(12):
+            t.mul_(0.9999).add_(ampc.full((64,), 1.5, dtype=HALF), alpha=1e-4)
+
+
 SUMS = {
     "a sum": (lambda: total(HALF), "sum-too-coarse"),
     "probabilities": (lambda: total(BRAIN, 2000, 4e-4), "sum-too-coarse"),
     "mul_ and add_": (lambda: averages(lambda t, x: t.mul_(1 - 1e-3).add_(x, alpha=1e-3)), "weights-too-coarse"),
+    "mul_ and add_ of a parameter": (average_of_a_parameter, "weights-too-coarse"),
     "copy_": (lambda: averages(lambda t, x: t.copy_((1 - 1e-3) * t + 1e-3 * x)), "weights-too-coarse"),
     "a new average": (lambda: averages(lambda t, x: (1 - 1e-3) * t + 1e-3 * x), "weights-too-coarse"),
     "few": (lambda: total(HALF, 500), None),

@@ -94,4 +94,4 @@ class HostScale(_C.ScalerState):
             return
         self.streak.told = True
         warn(f"GradScaler: the loss itself is {loss}, so no scale helps: this step is skipped, as are all with such a loss, and the scale stays. An "
-             "operator of the forward pass overflowed, or the batch contains inf or nan; `with ampc.doctor():` names which")
+             "operator of the forward pass overflowed, or the batch contains inf or nan; `ampc run --doctor` or `with ampc.doctor():` names which")

@@ -56,7 +56,8 @@ class Averages:
 
     def saw(self, op: str, inputs: tuple, out: Any, onto: bool, location: Location, before: Optional[Tuple[str, Location]]) -> None:
         """An operator has run forward. ``before``: what wrote the target last, before this."""
-        if out.dtype not in HALF or out.requires_grad or out.is_meta or not out.numel():
+        recorded = out.requires_grad and not (onto and out.is_leaf)  # a leaf that is changed in place is so in no_grad
+        if out.dtype not in HALF or recorded or out.is_meta or not out.numel():
             return
         if onto:
             self._changed(op, inputs, out, location, before)

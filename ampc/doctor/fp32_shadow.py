@@ -19,6 +19,11 @@ HALVES = ("float16", "bfloat16")
 Key = Tuple[str, Tuple[str, int], str, str]
 
 
+def distance(room: float) -> str:
+    """In words, for a number that can double so often before it is the largest one."""
+    return f"2^{abs(room):.0f} times {'below' if room >= 0 else 'above'}" if abs(room) >= 0.5 else "close to"
+
+
 class OperatorError(NamedTuple):
     """The rounding error of one 16-bit operator in one line of the script."""
 
@@ -37,7 +42,7 @@ class OperatorError(NamedTuple):
 
     def __str__(self) -> str:
         of = f" in the backward pass of {self.backward_of}" if self.backward_of else ""
-        below = f", 2^{self.room:.0f} times below the largest {self.dtype} value" if 0 < self.amax < math.inf else ""
+        below = f", {distance(self.room)} the largest {self.dtype} value" if 0 < self.amax < math.inf else ""
         return f"{location_text(self.location)}: {self.op}{of}: relative error {100 * self.error:.2g} %, largest result {self.amax:.3g}{below}"
 
 

@@ -275,8 +275,17 @@ def _train_fp16(params: List[Any]) -> None:
     lost = sum(int((g == 0).sum()) for g in grads)
     report("fp16-without-scaler", "the backward pass runs in float16 without loss scaling: gradient values below 6e-8 become 0 "
            f"({lost} of {total} values, {100 * lost / max(total, 1):.0f} %, are 0 in this step)",
-           "make scaler = GradScaler() once, then scaler.scale(loss).backward(), scaler.step(optimizer), scaler.update(); or use "
-           "dtype=bfloat16, which has float32's range")
+           _remedy_of_fp16(params))
+
+
+def _remedy_of_fp16(params: List[Any]) -> str:
+    """A GradScaler, which refuses parameters that are float16 themselves."""
+    steps = "scaler.scale(loss).backward(), scaler.step(optimizer), scaler.update()"
+    if any(p.dtype is _C.float16 for p in params):
+        return (f"the parameters are float16: leave .half() out, of the inputs too, compute the loss in a region of autocast, and use {steps} "
+                "of a GradScaler; or make the model and its inputs bfloat16, which has float32's range")
+    kind = next((p.device.type for p in params if p.grad is not None), "cpu")
+    return f"make scaler = torch.amp.GradScaler('{kind}') once, then {steps}; or use dtype=torch.bfloat16, which has float32's range"
 
 
 def before_unscale(number: int, iteration: int, scale: float, optimizer: Any) -> None:
@@ -364,8 +373,10 @@ def before_region(dtype: Any) -> None:
     if _C._has_units(dtype):
         return
     other = _C.bfloat16 if dtype is _C.float16 else _C.float16
-    fix = f"use dtype={other}, which this CPU can multiply" if _C._has_units(other) else "leave autocast out on this machine, or pass enabled=False"
-    note("autocast-without-effect", f"this CPU has no instructions that multiply {str(dtype).split('.')[-1]}: products are computed in "
+    named = [str(d).split(".")[-1] for d in (dtype, other)]
+    fix = f"use dtype=torch.{named[1]}, which this CPU can multiply" if _C._has_units(other) else \
+        "leave autocast out on this machine, or pass enabled=False"
+    note("autocast-without-effect", f"this CPU has no instructions that multiply {named[0]}: products are computed in "
          "float32, and casts take extra time, so autocast makes nothing faster", fix)
 
 

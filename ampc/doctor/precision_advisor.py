@@ -14,7 +14,7 @@ from .. import _C, cuda
 from .. import _creation as make
 from .. import policy as policies
 from .._callers import location_text
-from .._progress import Progress
+from .._progress import Progress, somebody_watches
 from .._settings import get_float32_matmul_precision, set_float32_matmul_precision
 from .._table import html_table, html_text
 from . import guard
@@ -168,9 +168,9 @@ class Advice:
         text = "The losses are not finite in float32 either"
         own = min(self.operators.get("float32", []), key=lambda e: e.room if math.isfinite(e.room) else math.inf, default=None)
         if own is None:
-            return f"{text}, so autocast's precision is not the cause. Run the script under ampc.doctor()."
+            return f"{text}, so autocast's precision is not the cause. `ampc run --doctor` names the first operator that returns them."
         return (f"{text}, but the script itself computes in {own.dtype} there, by .half() or the like: {own.op} at "
-                f"{location_text(own.location)} comes nearest to overflow. Keep that in float32, or run the script under ampc.doctor().")
+                f"{location_text(own.location)} comes nearest to overflow. Keep that in float32, or run the script by `ampc run --doctor`.")
 
     def _trials(self) -> List[List[str]]:
         """What was measured, a row for each precision."""
@@ -410,12 +410,20 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
             with open(path, encoding="utf-8") as out:
                 return dict(json.load(out))
 
-    base = run("float32")
-    rows = {"float32": base, **{p: run(p) for p in precisions(base["kind"])[1:]}}
-    rounds = {p: [row["seconds"]] for p, row in rows.items()}
-    for _ in range(ROUNDS - 1):
-        for p in rows:
-            rounds[p].append(run(p)["seconds"])
+    rows: Dict[str, Dict[str, Any]] = {}
+    rounds: Dict[str, List[float]] = {}
+
+    def turns() -> Iterator[str]:
+        yield "float32"
+        names = precisions(rows["float32"]["kind"])
+        yield from [*names[1:], *names * (ROUNDS - 1)]
+
+    expected = ROUNDS * len(precisions("cuda" if cuda.is_available() else "cpu"))
+    for p in Progress(turns(), "runs", expected, shown=somebody_watches(), name=str):
+        row = run(p)
+        rows.setdefault(p, row)
+        rounds.setdefault(p, []).append(row["seconds"])
+    base = rows["float32"]
     operators = {p: [OperatorError(e[0], (e[1][0], e[1][1]), *e[2:]) for e in row["operators"]] for p, row in rows.items()}
     trials = []
     for precision, row in rows.items():

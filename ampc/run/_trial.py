@@ -109,6 +109,7 @@ def _prepare(notes: _Notes, has_regions: bool) -> None:
     forget(guard.listening)
     listen(notes)
     if not has_regions and dtype is not None:
+        guard.ignore("backward-under-autocast")  # this region is the trial's
         ampc.autocast("cuda" if ampc.cuda.is_available() else "cpu").__enter__()
 
 
