@@ -188,6 +188,12 @@ def _is_scaled_limit(limit: float, scale: float) -> bool:
     return len(_digits(limit / scale)) <= len(_digits(limit))
 
 
+def is_divided_by(factor: float, scale: float) -> bool:
+    """Whether a script has divided a factor by the scale: it has fewer digits without; or no more, where the script has read the scale."""
+    bare, digits = len(_digits(factor * scale)), len(_digits(factor))
+    return bare < digits or (bare == digits and _State.scale_read == scale)
+
+
 def _digits(value: float) -> str:
     return f"{value:.11e}".split("e")[0].replace(".", "").rstrip("0")
 
