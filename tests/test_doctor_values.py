@@ -68,6 +68,12 @@ COUNTS = {
     "another column": (lambda: ampc.cat([IDS[:, None].half(), ampc.ones(4, 1).half()], 1)[:, 1].contiguous().long(), False),
     "even numbers": (lambda: (2 * ampc.arange(1024)).to(HALF).long(), False),
     "memory that was written over": (lambda: STEPS.bfloat16().fill_(1).sin(), False),
+    "a test for nan": (lambda: IDS.half() != IDS.half().clone(), False),
+    "small ones among them": (lambda: ampc.tensor([1, 2, 3, 3001]).half()[:3] == ampc.tensor([1, 2, 4, 3003]).half()[:3], False),
+    "overwritten and compared": (lambda: IDS.half().copy_(ampc.randn(4)) < STEPS.half().copy_(ampc.randn(4)), False),
+    "random in their memory": (lambda: IDS.half().normal_().mul_(1000).sin(), False),
+    "clamped in place": (lambda: IDS.half().clamp_(max=512) == ampc.tensor([3001, 3001, 7, 9]).half().clamp_(max=512), False),
+    "multiplied in place": (lambda: ampc.arange(4096).bfloat16().mul_(0.5).sin(), True),
 }
 
 
@@ -87,6 +93,7 @@ DIFFERENCES = {
     "the same": (lambda: (ampc.tanh(T.half()) - ampc.tanh(T.half())) / 1e-3, False),
     "numbers by themselves": (lambda: (ampc.tanh((T + 1e-3).half())[0] - ampc.tanh(T.half())[0]) / 1e-3, False),
     "a temperature": (lambda: (T.half().exp() - T.half().exp().amax()) / 0.01, False),
+    "whole numbers": (lambda: (ampc.arange(1025, 1100).half() - ampc.arange(1024, 1099).half()) * 64, False),
 }
 
 
@@ -112,6 +119,15 @@ def rates(dtype, steps=5, factor=0.2):
         optimizer.step()
 
 
+def frozen():
+    p = nn.Parameter(ampc.ones(4))
+    optimizer = ampc.optim.SGD([p], lr=0.0)
+    for _ in range(5):
+        p.grad = ampc.ones(4)
+        ampc.full((4,), 1e-5, dtype=HALF) * 1e-5
+        optimizer.step()
+
+
 RATES = {
     "a decay of 1": (lambda: average_by_number(0.9999, BRAIN), True),
     "an epsilon of 0": (lambda: ampc.rand(4).half() + ampc.tensor(1e-8, dtype=HALF), True),
@@ -123,6 +139,7 @@ RATES = {
     "a list in float32": (lambda: rates(ampc.float32), False),
     "rates that are some": (lambda: rates(HALF, factor=1.0), False),
     "the first steps of a warm-up": (lambda: rates(HALF, steps=2), False),
+    "an optimizer that is frozen": (lambda: frozen(), False),
 }
 
 
@@ -172,6 +189,18 @@ SUMS = {
     "averaged in float32": (lambda: averages(lambda t, x: t.mul_(0.999).add_(x, alpha=0.001), dtype=ampc.float32), None),
     "mixed with little, each time anew": (lambda: [(1 - 1e-3) * T.bfloat16() + 1e-3 * ampc.ones(64).bfloat16() for _ in range(12)], None),
     "one and the same mixture": (lambda: averages(lambda t, x: ((1 - 1e-3) * t + 1e-3 * x, t)[1]), None),
+    "leaky": (lambda: averages(lambda t, x: 0.5 * t + 1.0 * x, 30), None),
+    "momentum": (lambda: averages(lambda t, x: t.mul_(0.5).add_(x), 30), None),
+    "subtracted": (lambda: averages(lambda t, x: t.mul_(0.5).sub_(x), 30), None),
+    "as near as it comes": (lambda: averages(lambda t, x: 0.9 * t + 0.1 * x, 60), None),
+    "as near, in place": (lambda: averages(lambda t, x: t.mul_(0.9).add_(x, alpha=0.1), 60), None),
+    "as near, by lerp_": (lambda: averages(lambda t, x: t.lerp_(x, 0.3), 60), None),
+    "arrived, with a product": (lambda: averages(lambda t, x: t.mul_(0.999).add_(0.001 * x), to=1.0), None),
+    "mul_ and add_ of a product": (lambda: averages(lambda t, x: t.mul_(0.999).add_(0.001 * x)), "weights-too-coarse"),
+    "lerp_": (lambda: averages(lambda t, x: t.lerp_(x, 1e-3)), "weights-too-coarse"),
+    "nothing is added": (lambda: averages(lambda t, x: t.add_(x, alpha=0)), None),
+    "into a buffer that is filled anew": (lambda: averages(lambda t, x: t.copy_(ampc.rand(64) + 1).add_(1e-6)), None),
+    "into random numbers": (lambda: averages(lambda t, x: t.uniform_(1, 2).add_(1e-6)), None),
 }
 
 
@@ -210,6 +239,7 @@ UPDATES = {
     "normed by hand": (lambda: climbing(lambda g, s, m: g * (0.05 / g.square().sum().sqrt().item())), False),
     "its sign": (lambda: climbing(lambda g, s, m: 0.1 * g.sign()), False),
     "no scale": (lambda: climbing(lambda g, s, m: 0.1 * g, scale=1.0), False),
+    "a large rate, divided by the scale": (lambda: climbing(lambda g, s, m: g * (10 / s.get_scale())), False),
 }
 
 
@@ -326,3 +356,37 @@ def test_a_transposed_parameter_is_a_parameter():
             (scores.float() - ampc.tensor([0.0, 0.2, 0.2, 0.2, 0.2, 0.2]).log()).logsumexp(1).sum().backward()
             optimizer.step()
     assert {f.op for f in d.findings} == {"log"}
+
+
+def test_tensors_without_values_are_not_judged():
+    with doctor() as d, ampc.device("meta"):
+        layer, number, whole = nn.Linear(4, 4).half(), ampc.tensor(0.9999, dtype=HALF), ampc.arange(5000)
+        assert layer(ampc.empty(2, 4, dtype=HALF)).is_meta and (1 - number).is_meta and whole.half().sin().is_meta
+        with ampc.autocast("cpu", dtype=BRAIN):
+            assert (ampc.ones(4, 1) @ ampc.ones(1, 4)).is_meta
+        assert nn.functional.cross_entropy(ampc.ones(4, 3), ampc.zeros(4, dtype=ampc.long)).is_meta
+    assert d.findings == [] and doctor.reports() == []
+
+
+def test_a_doctor_that_has_ended_hears_nothing():
+    with doctor() as ended:
+        ampc.full((4,), 1e-5, dtype=HALF) * 1e-5
+    rates(ampc.float32, factor=0.0)
+    assert ended.findings == [] and doctor.reports() == []
+
+
+class Logarithms(ampc.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return ampc.full((3,), float(i)).log()
+
+
+@pytest.mark.parametrize("repaired", [True, False])
+def test_a_data_sets_infinity_counts_where_the_batch_is_not_repaired(repaired):
+    with warnings.catch_warnings(), doctor() as d:
+        warnings.simplefilter("ignore")
+        for x in ampc.utils.data.DataLoader(Logarithms(), batch_size=2):
+            ((x.nan_to_num(neginf=0.0) if repaired else x) * 2).sum().item()
+    assert [f.op for f in d.findings] == ([] if repaired else ["log"])

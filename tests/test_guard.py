@@ -506,3 +506,57 @@ def test_the_remedy_of_float16_without_a_scaler_fits_the_parameters(half, words)
     loss.backward()
     with pytest.warns(doctor.MisuseWarning, match=words):
         optimizer.step()
+
+
+class InnerTraining(ampc.autograd.Function):
+    """Its backward trains something of its own, whose loss nobody scales."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        with ampc.enable_grad():
+            own = ampc.ones(3, requires_grad=True)
+            (own * own).sum().backward()
+            nn.utils.clip_grad_norm_([own], 1.0)
+            ampc.optim.SGD([own], lr=0.1).step()
+        return grad * 2
+
+
+REENTRANT = {
+    "all of it": lambda model, x: ampc.utils.checkpoint.checkpoint(model, x, use_reentrant=True),
+    "its beginning": lambda model, x: model[1:](ampc.utils.checkpoint.checkpoint(model[:1], x, use_reentrant=True)),
+    "its end": lambda model, x: ampc.utils.checkpoint.checkpoint(model[1:], model[:1](x), use_reentrant=True),
+    "a training inside": lambda model, x: InnerTraining.apply(model(x)),
+}
+
+
+@pytest.mark.parametrize("what", REENTRANT)
+@pytest.mark.parametrize("unscale", [True, False])
+def test_a_backward_inside_backward_goes_on_with_scaled_gradients(what, unscale):
+    """A checkpoint that computes again in a backward of its own is nothing else than the layers themselves."""
+    names = surroundings()
+    model, optimizer, scaler = names["model"], names["optimizer"], names["scaler"]
+    for x, y in names["batches"]:
+        optimizer.zero_grad()
+        with names["autocast"]:
+            loss = F.cross_entropy(REENTRANT[what](model, x.requires_grad_()).float(), y)
+        scaler.scale(loss).backward()
+        if unscale:
+            scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+    assert {r.rule for r in doctor.reports()} == (set() if unscale else {"clip-scaled-gradients"})
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_norm_that_is_divided_by_a_scale_that_was_read_before(late):
+    names = surroundings()
+    names["scaler"].scale(names["criterion"](names["model"](names["x"]), names["y"])).backward()
+    scale = 1.0 if late else names["scaler"].get_scale()
+    norms = [p.grad.norm() / scale for p in names["model"].parameters()]
+    names["scaler"].step(names["optimizer"])
+    assert norms and [r.rule for r in doctor.reports() if r.rule != "scaler-without-fp16"] == (["clip-scaled-gradients"] if late else [])

@@ -125,7 +125,7 @@ def _params(optimizer: Any) -> List[Any]:
 
 def _norm(optimizer: Any) -> float:
     """Of all its parameters together; infinite where one is not finite."""
-    every = [stats_of(p) for p in _params(optimizer) if p.is_floating_point() and p.numel() and not p.is_meta]
+    every = [stats_of(p) for p in _params(optimizer) if is_judged(p)]
     return math.inf if any(infs + nans > 0 for _, _, infs, nans, _ in every) else math.sqrt(sum(stats[0] for stats in every))
 
 
@@ -149,7 +149,7 @@ def _in_whole_set(dataset: Any, indices: list) -> List[int]:
 def _tensors(batch: Any) -> Iterator[Any]:
     """The floating point ones in it."""
     if isinstance(batch, _C.Tensor):
-        if batch.is_floating_point() and batch.numel():
+        if is_judged(batch):
             yield batch
     elif isinstance(batch, (list, tuple, dict)):
         for part in batch.values() if isinstance(batch, dict) else batch:
@@ -158,6 +158,11 @@ def _tensors(batch: Any) -> Iterator[Any]:
 
 def _listed(numbers: List[int]) -> str:
     return ", ".join(map(str, numbers[:MOST])) + (f" and {len(numbers) - MOST} more" if len(numbers) > MOST else "")
+
+
+def is_judged(t: Any) -> bool:
+    """Whether a tensor has values that may be inf or nan."""
+    return t.is_floating_point() and t.numel() > 0 and not t.is_meta
 
 
 def stats_of(t: Any) -> Tuple[float, float, float, float, float]:

@@ -19,6 +19,7 @@ class Mark(NamedTuple):
     past: int  # behind the last byte
     location: Location  # of the line that a report names
     what: Any  # a rule's own
+    version: int  # of the tensor, as it was marked
 
 
 class Marks:
@@ -36,16 +37,17 @@ class Marks:
         if 0 < t.numel() <= LARGEST and t.is_contiguous() and not t.is_meta:
             begin = _C._address(t)
             self._followed[:] = self._followed or [self]
-            self._kept.append(Mark(t.detach(), begin, begin + t.numel() * t.element_size(), location, what))
+            self._kept.append(Mark(t.detach(), begin, begin + t.numel() * t.element_size(), location, what, t._version))
 
-    def of(self, t: Any) -> Optional[Mark]:
-        """A tensor's mark."""
+    def of(self, t: Any, writes: int = 0) -> Optional[Mark]:
+        """A tensor's mark, unless its memory was written since, but for so many writes."""
         at = _C._address(t)
-        return next((m for m in reversed(self._kept) if m.begin <= at < m.past), None)
+        found = next((m for m in reversed(self._kept) if m.begin <= at < m.past), None)
+        return found if found is not None and found.tensor._version <= found.version + writes else None
 
-    def among(self, inputs: Iterable[Any]) -> Tuple[Mark, ...]:
-        """The marks of an operator's inputs."""
-        found = [self.of(t) for t in inputs if t is not None]
+    def among(self, inputs: Iterable[Any], onto: bool = False) -> Tuple[Mark, ...]:
+        """The marks of an operator's inputs; ``onto``: it has written onto the first of them."""
+        found = [self.of(t, int(onto and i == 0)) for i, t in enumerate(inputs) if t is not None]
         return tuple(m for m in found if m is not None)
 
     def take_off(self, t: Any) -> None:

@@ -9,12 +9,13 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from .. import _C
 from ._finding import Location
-from .digits import ADDITIONS, SHARE, _beside, _some
+from .digits import ADDITIONS, NEAR, SHARE, _beside, _some, seen_alpha
 from .guard import say
 from .rounded import HALF, text_of
 
 TERMS = frozenset({"mul", "add", "sub", "lerp"})  # operators whose results sums and averages are made of
 MOST = 64  # terms, and values that are followed
+NEARLY = 0.01  # the rounding of two weights
 GROWN = 4.0  # a sum is so many times its first value
 
 
@@ -45,7 +46,7 @@ class Averages:
         self._terms: OrderedDict[int, Term] = OrderedDict()  # by address
         self._sums: OrderedDict[Location, Value] = OrderedDict()  # of new tensors, by line
         self._targets: OrderedDict[int, Value] = OrderedDict()  # of those changed in place, by address
-        self._multiplied: Dict[int, Value] = {}  # what such a target was before mul_
+        self._multiplied: Dict[int, Tuple[Value, Any]] = {}  # what such a target was before mul_, and by what
         self._read: OrderedDict[tuple, int] = OrderedDict()  # the version of a target that an average was made of last, by line and address
         self._lost: Dict[tuple, Tuple[int, Any]] = {}  # how often in a row nothing has changed, and which way it should have
 
@@ -101,7 +102,8 @@ class Averages:
         for term, other in ((terms[0], terms[1]), (terms[1], terms[0])):
             if term is not None and other is not None and term.op == other.op == "mul" and last.address in term.inputs:
                 at = term.inputs.index(last.address)
-                if term.values[at].shape == last.values.shape and bool((term.values[at] == last.values).all()):
+                is_mean = _are_weights(_weight(term, at), _weight(other, _drawn_at(other, term.shapes[at])))
+                if is_mean and term.values[at].shape == last.values.shape and bool((term.values[at] == last.values).all()):
                     return _drawn(other, term.shapes[at])
         return None
 
@@ -118,13 +120,21 @@ class Averages:
         if op == "mul":
             known = last is not None and before is not None and before[1] == last.location
             self._multiplied.clear()
-            self._multiplied[at] = last if known and last is not None else Value(at, None, 0.0, location)
+            self._multiplied[at] = (last if known and last is not None else Value(at, None, 0.0, location)), _beside(out, inputs[1])
         elif op in ("add", "sub") and before is not None and before[0] == "mul" and at in self._multiplied:
-            was, now = self._multiplied.pop(at), _some(out).float()
-            if was.values is not None and was.values.shape == now.shape:
-                drawn = _beside(out, inputs[1])
+            (was, kept), now = self._multiplied.pop(at), _some(out).float()
+            drawn, weight = self._addend(inputs[1], out)
+            if was.values is not None and was.values.shape == now.shape and op == "add" and _are_weights(kept, weight):
                 self._count((location, at), (drawn - was.values).sign(), now == was.values, "weights-too-coarse", f"mul_ and {op}", out, location)
             _keep(self._targets, at, Value(at, now, 0.0, location))
+
+    def _addend(self, t: Any, out: Any) -> Tuple[Any, Any]:
+        """What is added to a product, and its weight: x and a of add_(x, alpha=a), and of add_(a * x)."""
+        term, weight = self._term(t), seen_alpha()
+        at = _drawn_at(term, tuple(out.shape)) if term is not None and term.op == "mul" else None
+        if term is not None and at is not None:
+            return term.values[at], weight * _weight(term, at)
+        return _beside(out, t), _beside(out, t) * 0 + weight
 
     def _added_to_memory(self, op: str, inputs: tuple, out: Any, location: Location) -> None:
         """m * t + (1 - m) * x, which the script copies onto t then: t has been written since the same line read it last."""
@@ -134,7 +144,8 @@ class Averages:
                 return
             for i, (at, shape, version) in enumerate(zip(term.inputs, term.shapes, term.versions)):
                 key, drawn = (location, at), _drawn(other, tuple(out.shape))
-                if shape == tuple(out.shape) and drawn is not None and self._read.get(key, version) < version:
+                weights = drawn is not None and _are_weights(_weight(term, i), _weight(other, _drawn_at(other, shape)))
+                if shape == tuple(out.shape) and weights and self._read.get(key, version) < version:
                     self._count(key, (drawn - term.values[i]).sign(), _some(out).float() == term.values[i], "weights-too-coarse", op, out, location)
                 if shape == tuple(out.shape):
                     _keep(self._read, key, version)
@@ -167,7 +178,23 @@ def _report(rule: str, op: str, out: Any, location: Location) -> None:
 
 def _drawn(term: Term, shape: tuple) -> Optional[Any]:
     """x of (1 - m) * x: the operand that has the average's shape."""
-    return next((v for v, s in zip(term.values, term.shapes) if s == shape), None)
+    at = _drawn_at(term, shape)
+    return None if at is None else term.values[at]
+
+
+def _drawn_at(term: Term, shape: tuple) -> Optional[int]:
+    return next((i for i, s in enumerate(term.shapes) if s == shape), None)
+
+
+def _weight(term: Term, at: Optional[int]) -> Any:
+    """What a product multiplies one of its operands by."""
+    return term.values[1 - at] if at is not None and len(term.values) == 2 else None
+
+
+def _are_weights(kept: Any, drawn: Any) -> bool:
+    """Whether two factors are 1 together, so that a mean is made, and the second is small. A sum that decays, such as momentum, stays where it is
+    for another reason."""
+    return kept is not None and drawn is not None and bool((((kept + drawn - 1).abs() <= NEARLY) & (drawn < NEAR)).all())
 
 
 def _keep(kept: OrderedDict, key: Any, value: Any) -> None:

@@ -12,6 +12,7 @@ from .guard import report
 
 STEPS, IN_A_ROW, ADDITIONS, SHARE = 10, 5, 8, 0.9  # steps that are looked at; steps and additions that must lose; and the share of elements
 MOST, ELEMENTS = 8, 64  # parameters, and elements of each
+NEAR = 1 / 16  # an average with at least this weight of what is new comes within eight units of the last digit, and is right there
 MANY = 10_000  # sums that are remembered
 SUMMING = frozenset({"add", "sub", "lerp"})  # operators that add onto a tensor
 _HALF = (_C.float16, _C.bfloat16)
@@ -74,11 +75,17 @@ def _beside(target: Any, other: Any) -> Any:
     return _some(other.detach().to(target.device).expand(target.shape)).float()
 
 
+def seen_alpha() -> float:
+    """The factor of what is added, of the operator that is shown."""
+    alpha = _C._seen_argument("alpha")
+    return 1.0 if alpha is None else float(alpha)
+
+
 class Sums:
     """What a doctor sees of additions onto 16-bit tensors: each line and memory, how often in a row one more addition would change nothing."""
 
     def __init__(self) -> None:
-        self._lost: Dict[tuple, int] = {}
+        self._lost: Dict[tuple, Tuple[int, Any]] = {}  # and what was there then: another write may not be seen
         self._first: Dict[tuple, float] = {}
 
     def saw(self, op: str, inputs: tuple, target: Any, location: Tuple[str, int], goes_on: bool) -> None:
@@ -94,15 +101,17 @@ class Sums:
             self._lost.clear()
         self._first.setdefault(key, size)
         if op == "lerp":
-            added = (added - now) * _beside(target, inputs[2])
+            weight = _beside(target, inputs[2])
+            added = (added - now) * weight * (weight < NEAR)
         else:
-            added = added * float(_C._seen_argument("alpha") or 1.0)
+            added = added * seen_alpha()
         wanted = added != 0
         if wanted.any():
             again = (now - added if op == "sub" else now + added).to(target.dtype).float()
             stays = int((wanted & (again == now)).sum()) >= SHARE * int(wanted.sum())
-            self._lost[key] = self._lost.get(key, 0) + 1 if stays and goes_on else 0
-            if self._lost[key] == ADDITIONS:
+            times, last = self._lost.get(key, (0, now))
+            self._lost[key] = (times + 1 if stays and goes_on and bool((last == now).all()) else 0), now
+            if self._lost[key][0] == ADDITIONS:
                 _report_sum(op, target, size > 4 * self._first[key] or bool((added == added.round()).all()))
 
 

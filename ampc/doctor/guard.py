@@ -53,6 +53,7 @@ class _State:
     said: Set[tuple] = set()
     log: List[Report] = []
     scale_read = 0.0  # what get_scale() told a script last
+    read_since = False  # whether it has told it since the last loss was scaled
     waiting: Optional[tuple] = None  # a report that is dropped if the script reads the scale: the arguments of _say
     scaled: Optional[tuple] = None  # the last loss's scaler, weakly, and its scale
 
@@ -187,13 +188,19 @@ def _is_scaled_limit(limit: float, scale: float) -> bool:
     return len(_digits(limit / scale)) <= len(_digits(limit))
 
 
+def is_divided_by(factor: float, scale: float) -> bool:
+    """Whether a script has divided a factor by the scale: it has fewer digits without; or no more, where the script has read the scale."""
+    bare, digits = len(_digits(factor * scale)), len(_digits(factor))
+    return bare < digits or (bare == digits and _State.scale_read == scale)
+
+
 def _digits(value: float) -> str:
     return f"{value:.11e}".split("e")[0].replace(".", "").rstrip("0")
 
 
 def _keep_scale(scale: float) -> None:
     """A script has read the scale: it may divide a norm by it."""
-    _State.scale_read, _State.waiting = scale, None
+    _State.scale_read, _State.read_since, _State.waiting = scale, True, None
 
 
 def _forget_scale(scaler: Any) -> None:
@@ -202,8 +209,9 @@ def _forget_scale(scaler: Any) -> None:
 
 
 def before_norm(t: Any) -> None:
-    """The norm of one tensor. The script may still divide it by the scale, so the report waits for the gradients' use."""
-    if _State.waiting is None and _C._is_scaled(t):
+    """The norm of one tensor. The script may divide it by the scale that it has read since the loss, or reads yet: so the report waits for the
+    gradients' use."""
+    if _State.waiting is None and not _State.read_since and _C._is_scaled(t):
         _State.waiting = (*_NORMS[t.requires_grad], *call_site())
 
 
@@ -228,6 +236,7 @@ def before_scale(scaler: Any, outputs: Any) -> None:
         if outputs.requires_grad and _C._scale_of(outputs) != 1:
             report("scaled-twice", "scaler.scale() is called with a loss that it has multiplied already, and step() divides the gradients by one "
                    "scale alone", "call scaler.scale() once for each loss")
+        _State.read_since = False
         _State.scaled = weakref.ref(scaler), scaler._init_scale if scaler._state is None else scaler._state.known
 
 

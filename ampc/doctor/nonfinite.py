@@ -16,7 +16,7 @@ from .._callers import OUTSIDE, call_site, location_text
 from .._events import forget, listen
 from .._model_names import Names
 from .._table import RichText, html_table, html_text
-from ._ear import Ear, stats_of
+from ._ear import Ear, is_judged, stats_of
 from ._finding import CAME, Finding, Location, Range, limit_of
 from ._watcher import Watcher
 from .averages import TERMS
@@ -216,6 +216,7 @@ class Doctor(Watcher):
                      Made("", None, False, ()), MARGINS, KEEPERS, SUMMING, TERMS, SUBTRACTING, PRODUCTS, self._values.recomputed.ran, KNOWN)
 
     def _begins(self) -> None:
+        self._values.begin()
         listen(self._ear)
 
     def _ends(self) -> None:
@@ -238,7 +239,8 @@ class Doctor(Watcher):
             for address in [address for address, each in made.items() if not each.sources]:
                 del made[address]
             self._locations.clear()
-        if is_own(sys._getframe(1)):
+        frame = sys._getframe(1)
+        if is_own(frame) and not (self._open and frame.f_code.co_filename.startswith(_LOADER)):  # which makes a batch of what is awaited
             if not onto:  # what lay in this memory before is gone
                 for out in outputs:
                     made.pop(_C._address(out), None)
@@ -254,7 +256,7 @@ class Doctor(Watcher):
         known = [made.get(a) for a in addresses]
         used = self._used(op, addresses, outputs) if self._open else ()
         for out in outputs:
-            if not out.is_floating_point() or out.numel() == 0:
+            if not is_judged(out):
                 continue
             values = stats_of(out)
             bad = values[2] + values[3] > 0
@@ -313,7 +315,7 @@ class Doctor(Watcher):
     @staticmethod
     def _is_bad(some: Iterable[Any]) -> bool:
         """Whether one of them has inf or nan."""
-        return any(sum(stats_of(t)[2:4]) > 0 for t in some if t is not None and t.is_floating_point() and t.numel())
+        return any(sum(stats_of(t)[2:4]) > 0 for t in some if t is not None and is_judged(t))
 
     def _settle(self, every: bool = False, gradients: bool = False, stop: bool = True) -> None:
         """Tells what was dropped without being repaired; of ``gradients``, all that came out of a backward pass; or ``every`` one."""
@@ -461,7 +463,7 @@ class Doctor(Watcher):
         self._held.clear()
         if not inside and not held:
             return
-        floats = [t for t in results if t is not None and t.is_floating_point() and t.numel()]
+        floats = [t for t in results if t is not None and is_judged(t)]
         bad = [t for t in floats if sum(stats_of(t)[2:4]) > 0]
         if not bad:
             for finding in held:

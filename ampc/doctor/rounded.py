@@ -42,13 +42,13 @@ class Counts:
     def __init__(self, followed: List[Any]) -> None:
         self.marks = Marks(followed)
 
-    def saw(self, op: str, inputs: tuple, out: Any, low: Any, location: Location) -> None:
+    def saw(self, op: str, inputs: tuple, out: Any, low: Any, onto: bool, location: Location) -> None:
         """An operator has run forward."""
         made = self._made(op, inputs, out, low)
         if made is not None:
             self.marks.add(out, location, made)
         elif self.marks:
-            found = self.marks.among(inputs)
+            found = self.marks.among(inputs, onto)
             if found:
                 self._used(op, inputs, out, found)
 
@@ -73,7 +73,7 @@ class Counts:
             _report_count(mark, f"{op}() of them is taken, whose angle is then wrong by more than {RADIANS:g}")
         elif op == "cast" and out.dtype in INTEGERS and mark.what.moved and _is_rounded(inputs[0], mark):
             _report_count(mark, f"they are whole numbers ({text_of(out.dtype)}) again later, and some are others then")
-        elif op in COMPARISONS and len(found) == 2 and all(m.what.moved for m in found):
+        elif op in COMPARISONS and len(found) == 2 and all(m.what.moved and _is_rounded(t, m) for t, m in zip(inputs, found)) and _differ(*inputs):
             _report_count(mark, "they are compared with one another, and neighbours are equal")
         elif out.is_floating_point() and (op in MOVES or op in ARITHMETIC):
             self.marks.add(out, mark.location, mark.what._replace(moved=mark.what.moved and op in MOVES))
@@ -102,6 +102,11 @@ def _product(t: Any, low: Any) -> Optional[Rounded]:
 def _is_rounded(t: Any, mark: Mark) -> bool:
     """Whether a part of what is marked has numbers that may be wrong."""
     return t.numel() > 0 and float(t.detach().abs().max()) > 2 ** HALF[mark.what.dtype]
+
+
+def _differ(a: Any, b: Any) -> bool:
+    """Whether two operands are not the same throughout: a test for nan compares a tensor with itself."""
+    return bool((a.detach() != b.detach()).any())
 
 
 def _report_count(mark: Mark, use: str) -> None:
@@ -145,6 +150,8 @@ def _cancels(inputs: tuple, out: Any) -> bool:
     x, y = _beside(out, a), _beside(out, b)
     size = x.abs().maximum(y.abs())
     near = (x - y).abs() <= ULPS * 2.0 ** (1 - HALF[out.dtype]) * size
+    if bool((x == x.round()).all()) and bool((y == y.round()).all()):  # whole numbers, of which a difference is exact
+        return False
     return int((near & (size > 0)).sum()) >= SHARE * x.numel() and int((x != y).sum()) >= (1 - SHARE) * x.numel()
 
 
@@ -156,7 +163,7 @@ class Numbers:
 
     def made(self, value: float, t: Any, location: Location) -> None:
         """A script makes a tensor of a number."""
-        if 0 < value < 1 and t.item() in (0.0, 1.0):
+        if 0 < value < 1 and not t.is_meta and t.item() in (0.0, 1.0):
             self.marks.add(t, location, (value, t.item(), text_of(t.dtype)))
 
     def saw(self, op: str, inputs: tuple, out: Any) -> None:
@@ -196,7 +203,8 @@ class Rates:
         """An optimizer's step begins."""
         if self._lost is None:
             return
-        still = all(float(g.get("lr", 1.0)) == 0.0 for g in optimizer.param_groups)
+        wanted = optimizer.defaults.get("lr") != 0 and not any("initial_lr" in g for g in optimizer.param_groups)  # not frozen, nor by a scheduler
+        still = wanted and all(float(g.get("lr", 1.0)) == 0.0 for g in optimizer.param_groups)
         self._still[id(optimizer)] = self._still.get(id(optimizer), 0) + 1 if still else 0
         if self._still[id(optimizer)] == self.STEPS:
             location, what = self._lost

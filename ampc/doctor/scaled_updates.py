@@ -7,7 +7,8 @@ from typing import Any, List, NamedTuple, Optional
 from .. import _C
 from ._finding import Location
 from ._marks import Marks
-from .guard import loss_scale, say
+from .digits import seen_alpha
+from .guard import is_divided_by, loss_scale, say
 
 PLAIN = {"mul", "div", "neg", "clone", "cast", "contiguous"}  # what is made of a gradient by these is still one
 UPDATES = {"add", "sub"}
@@ -65,8 +66,8 @@ class ScaledUpdates:
         if found is None or self._measured:
             return
         mark = next(iter(self.marks.among(inputs[1:])), None)
-        factor = abs(found.factor * float(_C._seen_argument("alpha") or 1.0))
-        if factor * found.scale > 1.0 and found.scale > 1.0:  # 1 / scale, and a rate of at most 1, are in it otherwise
+        factor = abs(found.factor * seen_alpha())
+        if factor * found.scale > 1.0 and found.scale > 1.0 and not is_divided_by(factor, found.scale):  # 1 / scale is in it otherwise
             say("edit-scaled-gradients", f"a parameter is changed by {factor:.3g} times its gradient, which is still multiplied by the loss scale "
                 f"{found.scale:g}", "call scaler.unscale_(optimizer) before the gradients are used, or divide by scaler.get_scale()",
                 *(mark.location if mark is not None else location))

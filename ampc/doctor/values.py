@@ -29,6 +29,9 @@ class Values:
         self.counts, self.differences, self.numbers, self.rates = Counts(self.followed), Differences(self.followed), Numbers(self.followed), Rates()
         self.averages, self.scaled, self.spoiled, self.recomputed = Averages(), ScaledUpdates(self.followed), Spoiled(), Recomputed()
         self._has_scaled = False  # whether a scaler has multiplied a loss
+
+    def begin(self) -> None:
+        """Hears of events from now on."""
         _ALL.add(self)
 
     @property
@@ -37,7 +40,8 @@ class Values:
         return threading.get_ident() == self._thread
 
     def let_go(self) -> None:
-        """Forgets all tensors, when the doctor ends."""
+        """Forgets all tensors and hears of nothing more, when the doctor ends."""
+        _ALL.discard(self)
         for marked in (self.counts, self.differences, self.numbers, self.scaled):
             marked.marks.clear()
         for rule in (self.averages, self.spoiled, self.recomputed):
@@ -52,12 +56,14 @@ class Values:
         if len(outputs) != 1 or not inputs and op != "arange":
             return
         out = outputs[0]
+        if out.is_meta:
+            return
         if running is not None:
             if running[0][:1].isupper():
                 self.recomputed.saw(op, inputs, out, low, running, location)
             return
         self.recomputed.saw(op, inputs, out, low, None, location)
-        self.counts.saw(op, inputs, out, low, location)
+        self.counts.saw(op, inputs, out, low, onto, location)
         self.numbers.saw(op, inputs, out)
         self.rates.saw(op, inputs, out, location)
         known = [self._made.get(_C._address(t)) for t in inputs if t is not None]

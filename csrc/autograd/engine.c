@@ -35,6 +35,7 @@ typedef struct {
     int *next_asked;  /* of each of them, the next one of the same node, or -1 */
     const ac_backward_args *args;
     ac_pass pass;
+    ac_pass *outer; /* of the backward whose gradients this one goes on with, or NULL */
 } engine;
 
 static uint64_t hash(const ac_node *n) { return (uint64_t)(uintptr_t)n / 64 * 0x9E3779B97F4A7C15u; }
@@ -299,7 +300,8 @@ static void capture(engine *e, const task *t, ac_tensor *const *grads) {
         ac_tensor *grad = grads[e->targets[i].index];
         if (!grad) continue;
         e->args->captured[i] = ac_tensor_retain(grad);
-        if (e->pass.by.scaler) ac_mark_scaled(grad, e->pass.by.scale ? (double)e->pass.by.scale : INFINITY);
+        if (e->pass.by.scaler && !e->outer)
+            ac_mark_scaled(grad, e->pass.by.scale ? (double)e->pass.by.scale : INFINITY);
     }
 }
 
@@ -449,12 +451,21 @@ static int edges_of(ac_tensor *const *tensors, int n, ac_edge *edges) {
     return 0;
 }
 
+/* A Function's backward may go on with the gradients that it was given in a backward of its own, as checkpoint does. */
+static ac_pass *outer_pass(const ac_backward_args *args) {
+    bool given = false;
+    for (int i = 0; i < args->n_roots && args->grads; i++) given = given || args->grads[i];
+    return given && ac_running.node && ac_running.node->py ? ac_running.pass : NULL;
+}
+
 int ac_backward(const ac_backward_args *args) {
     int total = args->n_roots + args->n_inputs;
     size_t bytes = (size_t)(total + 1) * (sizeof(ac_edge) + sizeof(int));
     ac_edge *edges = ac_calloc(bytes);
     if (!edges) return -1;
     engine e = {.args = args, .targets = edges + args->n_roots, .next_asked = (int *)(edges + total + 1)};
+    e.outer = outer_pass(args);
+    if (e.outer) e.pass = *e.outer;
     int failed = edges_of(args->roots, args->n_roots, edges);
     if (!failed) failed = edges_of(args->inputs, args->n_inputs, e.targets);
     if (!failed) {
@@ -465,6 +476,7 @@ int ac_backward(const ac_backward_args *args) {
         ac_mode = mode;
         ac_autocast_resume(&amp);
     }
+    if (e.outer) e.outer->float16 |= e.pass.float16;
     free_engine(&e);
     for (int i = 0; i < total; i++)
         if (edges[i].node) ac_node_release(edges[i].node);

@@ -98,7 +98,7 @@ extern _Thread_local ac_grad_mode ac_mode;
 /* The node whose formula runs on this thread, and what its backward has met; NULL outside. */
 typedef struct {
     const ac_node *node;
-    const ac_pass *pass;
+    ac_pass *pass;
 } ac_running_formula;
 extern _Thread_local ac_running_formula ac_running;
 static inline bool ac_grad_enabled(void) { return !ac_mode.no_grad; }

@@ -91,7 +91,9 @@ static PyObject *call_site(PyObject *outside) {
 
 /* -- whether a call is ordinary --------------------------------------------------------------------------- */
 
-static bool is_judged(const ac_tensor *t) { return ac_is_floating(t->dtype) && t->numel > 0; }
+static bool is_judged(const ac_tensor *t) {
+    return ac_is_floating(t->dtype) && t->numel > 0 && ac_device_of(t) != AC_META;
+}
 
 static bool is_plain(const ac_tensor *t) {
     return ac_device_of(t) == AC_CPU && !t->storage->deferred && ac_is_contiguous(t);
