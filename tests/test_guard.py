@@ -501,7 +501,7 @@ def test_what_was_read_of_one_scale_says_nothing_of_a_new_scalers():
 def test_the_remedy_of_float16_without_a_scaler_fits_the_parameters(half, words):
     p = nn.Parameter(ampc.ones(8, 8).half() if half else ampc.ones(8, 8))
     optimizer = ampc.optim.SGD([p], lr=1e-3)
-    with ampc.autocast("cpu", dtype=ampc.float16, enabled=not half):
+    with ampc.autocast("cuda" if ON_GPU else "cpu", dtype=ampc.float16, enabled=not half):
         loss = (p @ p.detach()).float().sum()
     loss.backward()
     with pytest.warns(doctor.MisuseWarning, match=words):
