@@ -78,7 +78,8 @@ print("aten:", torch.backends.cpu.get_cpu_capability())
 
 
 def _ask(code: str, environment: dict[str, str]) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}).stdout
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment},
+                          cwd=os.path.dirname(os.path.abspath(__file__))).stdout  # the ampc that is installed, and not the source folder
 
 
 def held_to(cpu: CpuClass) -> dict[str, str]:
