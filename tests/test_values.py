@@ -307,3 +307,22 @@ def test_one_sample_has_no_statistics_and_the_error_says_what_to_do():
                                    (lib.nn.InstanceNorm1d(4), (1, 4, 1), "leave it out")):
             with pytest.raises(ValueError, match=says if lib is ampc else "more than 1"):
                 layer(lib.ones(shape))
+
+
+def test_bounds_of_another_integer_dtype_wrap_as_their_tensor_does():
+    same(lambda lib: lib.cat([lib.clamp(lib.tensor(256), max=lib.tensor([1], dtype=lib.int8)), lib.clamp(lib.tensor([1, 200], dtype=lib.uint8), min=lib.tensor(300))]))
+
+
+def test_a_variance_below_eps_has_the_gradient_of_eps():
+    def gradient(lib):
+        var = lib.tensor([1e-8, 1e-6, 0.5], requires_grad=True)
+        lib.nn.functional.gaussian_nll_loss(lib.ones(3), lib.zeros(3), var).backward()
+        return var.grad
+
+    same(gradient)
+
+
+def test_the_gradient_of_a_product_overflows_only_where_it_is_infinite():
+    x = ampc.tensor([1e30, 2.0], requires_grad=True)
+    (x.prod() * 1e5).backward()
+    assert x.grad.tolist() == pytest.approx([2e5, 1e35])

@@ -53,7 +53,7 @@ FORMULA(prod) {
     if (!x || ac_dims_mask(&a->dim, shape->n, "prod", &mask) < 0) return -1;
     T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
     bool simple = !c->graph && !ac_f_any_zero(s, x);
-    if (simple) GIVE(0, DIV(MUL(g, ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape)), x));
+    if (simple) GIVE(0, MUL(g, DIV(ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape), x)));
     else GIVE(0, MUL(g, product_of_others(s, x, mask)));
     DONE;
 }

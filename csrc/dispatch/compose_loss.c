@@ -253,8 +253,9 @@ COMPOSE(gaussian_nll_loss) {
     if (!in[2]->is_scalar) NEED(check_variances(in[0], var));
     if (ac_c_any(s, BIN(lt, var, NUM(0)))) REFUSE(AC_VALUE, "gaussian_nll_loss: `var` has negative entries");
     if (!in[2]->is_scalar && var->ndim + 1 == in[0]->ndim) var = ac_c_unsqueeze(s, var, -1); /* one for each row */
-    T floor = ac_c_clamp_min(s, var, a->eps),
-      loss = TIMES(ADD(UN(log, floor), DIV(UN(square, SUB(in[0], in[1])), floor)), 0.5);
+    T raised = PLUS(SUB(var, ac_c_detach(s, var)), a->eps); /* a gradient as if it were var itself */
+    T floor = WHERE(BIN(lt, var, NUM(a->eps)), raised, var);
+    T loss = TIMES(ADD(UN(log, floor), DIV(UN(square, SUB(in[0], in[1])), floor)), 0.5);
     if (a->full) loss = PLUS(loss, 0.91893853320467274178); /* log(2 pi) / 2 */
     return ac_c_reduced(s, loss, a->reduction);
 }

@@ -19,11 +19,13 @@ static T below_max(ac_scratch *s, T min, T max) {
 }
 
 COMPOSE(clamp_tensor) {
-    T y = in[0];
     if (!in[1] && !in[2]) REFUSE(AC_RUNTIME, "clamp: give `min`, `max` or both");
-    if (in[1]) y = bounded(s, y, in[2] ? below_max(s, in[1], in[2]) : in[1], true);
-    if (in[2]) y = bounded(s, y, in[2], false);
-    return y ? ac_c_cast(s, y, ac_result_type(in, 3)) : NULL;
+    ac_dtype to = ac_result_type(in, 3); /* bounds wrap in it as x does */
+    T y = ac_c_cast(s, in[0], to), min = in[1] ? ac_c_cast(s, in[1], to) : NULL;
+    T max = in[2] ? ac_c_cast(s, in[2], to) : NULL;
+    if (s->failed) return NULL;
+    if (min) y = bounded(s, y, max ? below_max(s, min, max) : min, true);
+    return max ? bounded(s, y, max, false) : y;
 }
 
 COMPOSE(clamp_min_tensor) { return ac_c_call(s, AC_OP_clamp_tensor, NULL, 3, in[0], in[1], ABSENT); }

@@ -169,7 +169,7 @@ class Difference:
     torch: Any
     ampc: Any
     message: str = ""  # of the exceptions
-    empty: bool = False  # something that the line names has no elements
+    empty: bool = False  # what differs, or something that the line names, has no elements
     overlapping: bool = False  # two variables that the line names lie in the same memory
     outlived: bool = False  # torch comes to ampc's numbers if it may keep what is saved for backward from being overwritten
     trace: List[Dict[str, Any]] = field(default_factory=list)  # what torch's variables were after each line
@@ -256,7 +256,7 @@ def compare(program: Program, at: int, ampc: Outcome, torch: Outcome, before: Di
             spread: Optional[Dict[str, Any]] = None) -> Optional[Difference]:
     """The first difference after a line; `before` and `ours` are what torch and ampc had before it."""
     def differ(kind: str, name: str, t: Any, a: Any) -> Difference:
-        named = set(re.findall(r"\bv\d+", program.steps[at].source))
+        named = set(re.findall(r"\bv\d+", program.steps[at].source + " " + name))
         empty = any(isinstance(s, Seen) and 0 in s.shape and n.split("[")[0].split(".")[0] in named for n, s in (*before.items(), *torch.seen.items()))
         shared = [root for n, (root, _) in groups({n: s for n, s in before.items() if isinstance(s, Seen)}).items() if n.split("[")[0] in named]
         return Difference(program, at, kind, name, t, a, empty=empty, overlapping=len(set(shared)) < len(shared), message=" | ".join(filter(None, [torch.message and "torch: " + torch.message[:160], ampc.message and "ampc: " + ampc.message[:160]])))
