@@ -177,6 +177,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         fft as fft,
         formats as formats,
         func as func,
+        futures as futures,
         hub as hub,
         jit as jit,
         keras as keras,
@@ -238,8 +239,8 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
     enable_autocast: _builtins.bool
 
 _LATER = frozenset({  # modules
-    "_dynamo", "_library_functions", "_utils", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "fft", "func", "hub",
-    "jit", "library", "formats", "keras", "multiprocessing", "ops", "overrides", "profiler", "random", "return_types", "signal", "special",
+    "_dynamo", "_library_functions", "_utils", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "fft", "func", "futures",
+    "hub", "jit", "library", "formats", "keras", "multiprocessing", "ops", "overrides", "profiler", "random", "return_types", "signal", "special",
     "storage", "testing", "training", "types",
 })
 _COMPLEX = frozenset({"complex", "istft", "polar", "stft", "view_as_complex", "view_as_real"})

@@ -276,11 +276,6 @@ is: Final=jit.Final _overload=jit._overload _overload_method=jit._overload_metho
 any: BroadcastingList1 BroadcastingList2 BroadcastingList3 Future RRef
 refused: boolean_dispatch
 
-[torch.futures]
-operators run on the calling thread; concurrent.futures has futures
-class: Future
-refused: collect_all wait_all
-
 [torch.package]
 packages of code are not in ampc; use ampc.save
 class: PackageExporter PackageImporter

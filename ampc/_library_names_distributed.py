@@ -2,21 +2,22 @@
 
 TABLE = """
 [torch.distributed .distributed_c10d]
-training in several processes is not there yet; run one process, without torch.distributed
-works: is_available is_initialized is_torchelastic_launched get_rank get_world_size ReduceOp
-gives False: is_mpi_available is_nccl_available is_gloo_available is_ucc_available is_xccl_available is_backend_available
-value: _pg_map={}
-is: default_pg_timeout=_library_functions.default_pg_timeout group=_library_functions.group GroupMember=_library_functions.group
-class: Backend BackendConfig ProcessGroup ProcessGroupNCCL ProcessGroupGloo P2POp FileStore TCPStore PrefixStore HashStore Store Work GradBucket
-    AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions Reducer Logger DeviceMesh
+this part of torch.distributed is not there yet; docs/compatibility/library_names.md lists what is
+works: is_available is_initialized is_torchelastic_launched is_mpi_available is_backend_available _get_default_group init_process_group
+    destroy_process_group get_rank get_world_size get_backend get_global_rank get_group_rank get_node_local_rank get_process_group_ranks new_group
+    all_reduce all_gather all_gather_into_tensor all_gather_object all_to_all all_to_all_single barrier batch_isend_irecv
+    broadcast broadcast_object_list gather gather_object irecv isend
+    monitored_barrier recv reduce reduce_scatter reduce_scatter_tensor scatter scatter_object_list send group ReduceOp ProcessGroup Work P2POp
+    DistError DistBackendError DistNetworkError DistStoreError
+gives False: is_nccl_available is_ucc_available is_xccl_available
+is: default_pg_timeout=_library_functions.default_pg_timeout GroupMember=_library_functions.group
+    _pg_map=distributed.groups._groups is_gloo_available=distributed.is_available
+class: Backend BackendConfig ProcessGroupNCCL ProcessGroupGloo FileStore TCPStore PrefixStore HashStore Store
+    AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions Reducer Logger DeviceMesh GradBucket
 enum: DebugLevel(OFF INFO DETAIL)
-error: DistBackendError DistError DistNetworkError DistStoreError QueueEmptyError
-refused: init_process_group destroy_process_group all_reduce all_gather broadcast barrier all_gather_into_tensor all_gather_object
-    all_gather_coalesced all_reduce_coalesced all_to_all all_to_all_single batch_isend_irecv broadcast_object_list gather gather_object get_backend
-    get_backend_config get_global_rank get_group_rank get_node_local_rank get_process_group_ranks init_device_mesh irecv isend monitored_barrier
-    new_group new_subgroups new_subgroups_by_enumeration recv recv_object_list reduce reduce_scatter reduce_scatter_tensor rendezvous scatter
-    scatter_object_list send send_object_list split_group set_debug_level _get_default_group get_debug_level register_rendezvous_handler
-    _get_pg_default_device
+error: QueueEmptyError
+refused: all_gather_coalesced all_reduce_coalesced get_backend_config init_device_mesh new_subgroups new_subgroups_by_enumeration
+    recv_object_list rendezvous send_object_list split_group set_debug_level get_debug_level register_rendezvous_handler _get_pg_default_device
 
 [torch.distributed.constants]
 training in several processes is not there yet
@@ -92,13 +93,18 @@ refused: all_gather all_reduce broadcast gather reduce scatter all_to_all reduce
 training in several processes is not there yet; run one process
 class: DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer
 
-[torch.distributed.elastic .multiprocessing .multiprocessing.errors torch.distributed.launcher torch.distributed.launcher.api torch.distributed.run
-    torch.distributed.launch .rendezvous .agent .utils torch.distributed.argparse_util]
-starting several processes is not there yet; run one process
+[torch.distributed.run torch.distributed.launch]
+ampc run starts the processes; call main
+works: get_args_parser main parse_args run
+refused: config_from_args
+
+[torch.distributed.elastic .multiprocessing .multiprocessing.errors torch.distributed.launcher torch.distributed.launcher.api .rendezvous .agent
+    .utils torch.distributed.argparse_util]
+torch's own launchers are not in ampc; `ampc run --nproc` starts several processes
 itself: record
 error: ChildFailedError
 class: LaunchConfig Std DefaultLogsSpecs elastic_launch
-refused: launch_agent get_args_parser main run parse_args config_from_args get_free_port
+refused: launch_agent get_free_port
 
 [torch.distributed.pipelining torch.distributed.pipeline torch.distributed.pipeline.sync]
 pipelines over several devices are not there yet; run one process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -14,6 +15,11 @@ LINES = 10.0  # seconds between two lines where nobody watches
 def somebody_watches() -> bool:
     """Whether standard error is a terminal; it is None where a program was started without one."""
     return sys.stderr is not None and sys.stderr.isatty()
+
+
+def is_first() -> bool:
+    """Whether this is the only process of a script, or rank 0 of several."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 class _Line:
@@ -63,11 +69,13 @@ class Progress:
     """Goes through ``items`` and shows how far it is; ``note(loss=...)`` shows numbers beside the bar.
 
     ``name`` returns the text for an item, which is shown before the item is done. If standard error is no terminal, a line is printed
-    whenever the first word of that text changes, and now and then. So the output of a killed process shows how far it came."""
+    whenever the first word of that text changes, and now and then. So the output of a killed process shows how far it came. Of several
+    processes of a script the first shows it."""
 
     def __init__(self, items: Iterable[Any], text: str, total: Optional[int] = None, shown: bool = True,
                  name: Optional[Callable[[Any], str]] = None) -> None:
         self._items, self._text, self._name, self._bar = items, text, name, None
+        shown = shown and is_first()
         self._lines = shown and name is not None and sys.stderr is not None
         if shown and somebody_watches():
             self._bar = self._items = _bar(items, text, total)

@@ -26,8 +26,8 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 PYTHON_ORDER = re.findall(r"[\w.]+", """
     _library_names _library_names_distributed _library_modules _missing version _unsupported_dtypes _ops _table _progress _callers _events _gradients _model_names
     _checks _device types _dims _out _layout _printing _functions _settings _global_autocast compiler _dynamo
-    _creation _library_functions _buffers _storage storage _typed random multiprocessing distributed backends cuda accelerator _interop formats
-    _finfo testing _foreach overrides autograd linalg _composed _array_api _tensor _tensor_more
+    _creation _library_functions _buffers _storage storage _typed random multiprocessing backends cuda accelerator _interop formats
+    _finfo testing _foreach overrides autograd futures distributed linalg _composed _array_api _tensor _tensor_more
     policy amp cuda.amp cpu
     nn special fft signal jit optim serialization hub _utils utils func distributions data keras
     doctor training bench check return_types profiler ops _schemas _opcheck library
@@ -284,7 +284,7 @@ UNREAD = {
     "is_conj.input": "no tensor is complex", "set_flush_denormal.mode": "returns False: it was not set", "get_rng_state.device": "one random stream for all",
     "set_rng_state.device": "one random stream for all", "fork_rng.devices": "one random stream for all", "fork_rng.device_type": "the same",
     "pin_memory.device": "there is one kind of device to pin for", "save_on_cpu.device_type": "the same",
-    "current_accelerator.check_available": "only what can be used is there at all", "process_group": "one process", "group": "one process",
+    "current_accelerator.check_available": "only what can be used is there at all", "process_group": "one process",
     "adapt.found_inf": "one signature for scales of a CPU and of a GPU", "adapt.culprit": "the same",
     "find_spec.path": "Python's protocol", "find_spec.target": "Python's protocol", "call.logits": "one signature for all losses",
     "sdp_kernel.enable_flash": "one way of attention", "sdp_kernel.enable_math": "one way of attention",
@@ -307,6 +307,8 @@ UNREAD = {
     "noop_mask.batch": "a mask's signature", "noop_mask.head": "the same", "noop_mask.token_kv": "the same", "always.step": "a schedule's signature",
     "table.max_src_column_width": "no column of the script's lines", "table.more": "torch's options of columns", "group_by_overload_name": "an operator's overloads are one function",
     "check_undefined_grad": "a gradient is never undefined to a formula", "check_grad_dtypes": "a gradient always has its tensor's dtype",
+    "device_ids": "which GPU is a barrier's matter for NCCL alone", "pg_options": "options of NCCL's", "device_id": "the same",
+    "init_process_group.group_name": "groups have numbers", "broadcast_object_list.device": "objects travel through the host's memory",
     "masked": "no layout is sparse", "gen_non_contig_grad_outputs": "`grad_outputs` says which",
     "add_graph.verbose": "the same", "add_graph.use_strict_trace": "the same",
 }
@@ -360,6 +362,7 @@ TWO_FUNCTIONS = {
     "current_device device_count get_rng_state is_available is_initialized manual_seed set_rng_state synchronize": "of each kind of device",
     "functional_call": "func's, and nn.utils.stateless's older one, which warns",
     "grad hessian jvp vjp": "autograd's of tensors, func's of functions",
+    "main": "the program of a module that can be run",
     "load save": "of files by serialization, of compiled modules by jit, of policies",
     "norm": "torch.norm, and linalg.norm, whose `ord` of a matrix is a matrix norm",
     "normal_ uniform_": "a method, and the initialisation of nn.init, which records nothing",

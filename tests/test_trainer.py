@@ -157,7 +157,7 @@ def test_fields_about_several_processes(monkeypatch, caplog):
     assert all(mine.inactive_fields()[name] == "there is one process" for name in names) and "sync_batch_norm (there is one process)" in caplog.text
     assert not set(names) & set(setup()[0].inactive_fields())
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(RuntimeError, match="data parallel training is not there yet"):
+    with pytest.raises(RuntimeError, match="runs in one process so far"):
         TrainingOptimizer()
 
 

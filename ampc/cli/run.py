@@ -18,6 +18,7 @@ def add_run(commands: Any) -> None:
                                  epilog=examples("ampc run train.py --epochs 3            what follows the script is the script's",
                                                  "ampc run -m package.train --lr 3        a module, as by python -m",
                                                  "ampc run accelerate launch train.py     a program that a package has installed",
+                                                 "ampc run --nproc 2 train.py             in two processes, by mpiexec",
                                                  "ampc run --doctor train.py              traces the first inf or nan to its operator",
                                                  "ampc run --device cpu train.py          without the GPU",
                                                  "ampc run --api train.py model.py        which names of torch are missing, without running"))
@@ -25,6 +26,8 @@ def add_run(commands: Any) -> None:
                         help="only read the script and the packages that it imports, and list the names of torch that ampc lacks or refuses")
     parser.add_argument("--device", choices=["cpu"], help="cpu: the script sees no GPU")
     parser.add_argument("--doctor", action="store_true", help="check every operator, and name the first that returns inf or nan from finite inputs")
+    parser.add_argument("--nproc", type=_count, metavar="N", help="run it in N processes, which ampc.distributed connects; each line of output "
+                        "begins with its process' rank")
     parser.add_argument("-m", dest="module", action="store_true", help="run a module by its name, as python -m does")
     parser.add_argument("script", metavar="program", help="a script, a folder with a __main__.py, an installed program of Python, or after -m a "
                         "module; with --api several files")
@@ -37,8 +40,13 @@ def _run(args: argparse.Namespace) -> int:
         return _api(args)
     if args.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first asked for
-    from ..run import programs, script
+    from ..distributed import _launcher
+    from ..run import programs, ranks, script
 
+    if args.nproc is not None:
+        return _start(args)
+    if _launcher.set_variables() > 1:
+        ranks.mark_lines()
     find = programs.of_module if args.module else programs.of_name
     if args.doctor:
         from ..doctor.nonfinite import Doctor
@@ -49,6 +57,23 @@ def _run(args: argparse.Namespace) -> int:
             finally:
                 print(f"ampc.doctor: {doctor.report()}", file=sys.stderr)
     return script.run(args.script, args.args, find)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text!r}")
+    return int(text)
+
+
+def _start(args: argparse.Namespace) -> int:
+    from ..distributed import _mpi
+    from ..distributed.run import program, start_all
+
+    if _mpi.rank_by_launcher() is not None:
+        print("ampc run: --nproc within a process that a launcher has started; use one of them", file=sys.stderr)
+        return 2
+    options = [*(["--device", args.device] if args.device else []), *(["--doctor"] if args.doctor else [])]
+    return start_all(args.nproc, program(args.script, args.args, args.module, options))
 
 
 def _api(args: argparse.Namespace) -> int:

@@ -68,6 +68,8 @@ def _main_of(path: str) -> Optional[str]:
 def of_module(name: str) -> Program:
     """A module, or a package's ``__main__``, as by ``python -m``. Imports the packages around it. NotFound where there is none."""
     sys.path.insert(0, os.getcwd())
+    if name.startswith("torch."):  # such as torch.distributed.run
+        name = "ampc" + name[len("torch"):]
     spec = _spec(name)
     if spec is None:
         raise NotFound(f"there is no module {name}", 1)
@@ -98,6 +100,8 @@ def _installed(name: str) -> Program:
     """A program of a package beside ampc, by its entry point; else a script in Python on PATH. NotFound where there is neither."""
     file = shutil.which(name)
     entry = _entry_point(name)
+    if entry is None and name == "torchrun":  # of torch, in whose place ampc is
+        return Program(file or name, "from ampc.distributed.run import main\nmain()\n")
     if entry is not None:
         function = entry.value.partition("[")[0].strip()
         module, _, attribute = function.partition(":")

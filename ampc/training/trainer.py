@@ -45,8 +45,8 @@ class TrainingOptimizer:
         if not isinstance(self.config, PerformanceConfig):
             raise TypeError(f"TrainingOptimizer: `config` must be a PerformanceConfig or an AMPConfig, got {type(config).__name__}")
         if int(os.environ.get("WORLD_SIZE") or 1) > 1:
-            raise RuntimeError("TrainingOptimizer: WORLD_SIZE asks for several processes, but data parallel training is not there yet. "
-                               "Each process would train its own model. Run one process")
+            raise RuntimeError("TrainingOptimizer: WORLD_SIZE asks for several processes, and TrainingOptimizer runs in one process "
+                               "so far. Write the loop with nn.parallel.DistributedDataParallel, or run one process")
         self.logger = logging.getLogger("ampc.training")
         self.amp_config = self.config.amp_config
         self.amp_stats = _fresh_stats()

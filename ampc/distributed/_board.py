@@ -1,0 +1,123 @@
+"""What each process of a host is doing, in memory that they share. It tells a process that waits who is missing.
+
+A process writes its own slot alone, and nobody waits for a slot: the text may be torn, which only a message would show."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+
+GROUPS = 64  # how many groups are told apart
+RUNS, LEFT, FAILED = range(3)
+_SLOT = np.dtype([("pid", "i8"), ("rank", "i8"), ("state", "i8"), ("entered", "i8", GROUPS), ("doing", "S120"), ("why", "S1600")])
+
+
+class Board:
+    """The slots of this host's processes. Making it is collective over ``comm``."""
+
+    def __init__(self, MPI: Any, comm: Any) -> None:
+        host = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self._slots = np.ndarray((host.size,), _SLOT, buffer=_shared_memory(host, _SLOT.itemsize * host.size))
+        self._mine = self._slots[host.rank:host.rank + 1]
+        self._mine["pid"], self._mine["rank"] = os.getpid(), comm.rank
+        host.Barrier()
+        self._row: Dict[int, int] = {int(slot["rank"]): i for i, slot in enumerate(self._slots)}
+
+    def enter(self, group: int, number: int, doing: str) -> None:
+        """This process begins the operation ``number`` of a group."""
+        self._mine["doing"] = doing.encode()[:119]
+        self._mine["entered"][0, group % GROUPS] = number
+
+    def leave(self) -> None:
+        """This process takes part in nothing any more."""
+        if self._mine["state"] == RUNS:
+            self._mine["state"] = LEFT
+
+    def come_back(self) -> None:
+        """It does again."""
+        self._mine["state"] = RUNS
+
+    def fail(self, why: str) -> None:
+        """This process has failed; the first reason is kept."""
+        if self._mine["state"] != FAILED:
+            self._mine["why"] = why.encode()[:1599]
+            self._mine["state"] = FAILED
+
+    def failed(self) -> bool:
+        """Whether this process has."""
+        return bool(self._mine["state"] == FAILED)
+
+    def all_know(self) -> bool:
+        """Whether every process of this host has failed, left or died."""
+        return all(slot["state"] != RUNS or not _alive(int(slot["pid"])) for slot in self._slots)
+
+    def gone(self, ranks: List[int]) -> Optional[str]:
+        """What has happened to the first of these processes that failed or died; None where none did."""
+        for rank in ranks:
+            slot = self._slots[self._row[rank]] if rank in self._row else None
+            if slot is None or int(slot["pid"]) == os.getpid():
+                continue
+            if slot["state"] == FAILED:
+                return f"rank {rank} has failed: {bytes(slot['why']).decode(errors='replace')}"
+            if not _alive(int(slot["pid"])):
+                return f"rank {rank} (process {slot['pid']}) has died; the last it began was {_doing(slot)}"
+        return None
+
+    def ended_before(self, group: int, number: int, ranks: List[int]) -> Optional[str]:
+        """Which of these processes has ended without the operation ``number`` of the group; None where none has."""
+        for rank in ranks:
+            slot = self._slots[self._row[rank]] if rank in self._row else None
+            if slot is not None and slot["state"] == LEFT and slot["entered"][group % GROUPS] < number:
+                return f"rank {rank} has ended without it; the last it began was {_doing(slot)}"
+        return None
+
+    def missing(self, group: int, number: int, ranks: List[int]) -> str:
+        """Which of these processes have not begun the operation ``number`` of the group, in words."""
+        texts = []
+        for rank in ranks:
+            slot = self._slots[self._row[rank]] if rank in self._row else None
+            if slot is None:
+                texts.append(f"rank {rank} is on another host")
+            elif slot["entered"][group % GROUPS] < number:
+                texts.append(f"rank {rank} has not come to it (the last it began was {_doing(slot)})")
+        return "; ".join(texts) or "all ranks have begun it"
+
+
+def _shared_memory(host: Any, size: int) -> mmap.mmap:
+    """Zeros that the processes of a host share: a file without a name."""
+    descriptor, name = -1, ""
+    if host.rank == 0:
+        descriptor, name = tempfile.mkstemp(prefix="ampc_", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        os.truncate(name, size)
+    name = host.bcast(name)
+    if host.rank:
+        descriptor = os.open(name, os.O_RDWR)
+    try:
+        return mmap.mmap(descriptor, size)
+    finally:
+        os.close(descriptor)
+        host.Barrier()
+        if host.rank == 0:
+            os.unlink(name)
+
+
+def _doing(slot: Any) -> str:
+    return bytes(slot["doing"]).decode(errors="replace") or "nothing"
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return True

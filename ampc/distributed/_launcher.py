@@ -1,0 +1,71 @@
+"""Starting several processes: the command line of mpiexec, and the variables that scripts read."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from typing import Dict, List, MutableMapping, Optional
+
+from ._mpi import INSTALL, RANK_VARIABLES
+
+SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")  # in the order of RANK_VARIABLES, as far as they are set
+LOCAL_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+LOCAL_SIZE_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
+
+
+class CannotStart(RuntimeError):
+    """There is nothing that starts several processes."""
+
+
+@functools.lru_cache(None)
+def mpiexec() -> Optional[str]:
+    """The program: beside this Python, where a wheel has put it, else on PATH; None where there is none."""
+    beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
+    return beside if os.access(beside, os.X_OK) else shutil.which("mpiexec")
+
+
+@functools.lru_cache(None)
+def _is_open_mpi(program: str) -> bool:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True)
+    return "open mpi" in (said.stdout + said.stderr).lower() or "openrte" in said.stdout.lower()
+
+
+def command(nproc: int, program: List[str]) -> List[str]:
+    """The command line that runs a program in so many processes of this host. CannotStart without mpiexec."""
+    found = mpiexec()
+    if found is None:
+        raise CannotStart(f"mpiexec is not there, which starts the processes; {INSTALL}")
+    # Of Open MPI: more processes than cores may be started, and each may run on every core.
+    options = ["--oversubscribe", "--bind-to", "none"] if _is_open_mpi(found) else []
+    return [found, *options, "-n", str(nproc), *program]
+
+
+def environment(nproc: int, given: MutableMapping[str, str]) -> Dict[str, str]:
+    """Variables for the processes: each takes its share of the cores, unless the user has said how many threads; and in a container's
+    root account Open MPI starts without a question."""
+    variables = dict(given)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        for name in ("OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"):
+            variables[name] = variables[name + "_CONFIRM"] = "1"
+    variables.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // nproc)))
+    return variables
+
+
+def _first(names: tuple) -> Optional[str]:
+    return next((os.environ[name] for name in names if os.environ.get(name, "").isdigit()), None)
+
+
+def set_variables() -> int:
+    """Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT by what the launcher says, where they are not set.
+    Returns the number of processes, 1 without a launcher."""
+    size, rank = _first(SIZE_VARIABLES), _first(RANK_VARIABLES[:-1])
+    if size is None or rank is None:
+        return int(_first(("WORLD_SIZE",)) or 1)
+    local = _first(LOCAL_VARIABLES) or rank
+    for name, value in (("RANK", rank), ("WORLD_SIZE", size), ("LOCAL_RANK", local), ("LOCAL_WORLD_SIZE", _first(LOCAL_SIZE_VARIABLES) or size),
+                        ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")):
+        os.environ.setdefault(name, value)
+    return int(size)

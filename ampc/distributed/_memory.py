@@ -1,0 +1,66 @@
+"""Tensors as MPI takes them: their own memory where that is one row of values on the CPU, else a copy that is brought back."""
+
+from __future__ import annotations
+
+from typing import Any, List, Sequence
+
+from .. import _C, _ops
+from .._C import Tensor
+from ..autograd.grad_mode import no_grad
+
+
+def check_tensor(what: str, name: str, t: Any) -> Tensor:
+    """The tensor without history. TypeError for what is no tensor; RuntimeError for one without values."""
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{what}: `{name}` must be a Tensor, got {type(t).__name__}")
+    if t.device.type == "meta":
+        raise RuntimeError(f"{what}: `{name}` is on 'meta' and has no values")
+    return t.detach()
+
+
+def check_list(what: str, name: str, tensors: Any, size: int) -> List[Tensor]:
+    """The tensors without history. TypeError for other things; ValueError for another number than the group's size."""
+    if not isinstance(tensors, Sequence) or isinstance(tensors, str):
+        raise TypeError(f"{what}: `{name}` must be a list of Tensors, got {type(tensors).__name__}")
+    if len(tensors) != size:
+        raise ValueError(f"{what}: `{name}` must have a tensor for each of the {size} ranks of the group, got {len(tensors)}")
+    return [check_tensor(what, f"{name}[{i}]", t) for i, t in enumerate(tensors)]
+
+
+def check_like(what: str, name: str, t: Tensor, like: Tensor, numel: int) -> None:
+    """RuntimeError for another dtype than that of ``like``, or another number of elements."""
+    if t.dtype != like.dtype or t.numel() != numel:
+        raise RuntimeError(f"{what}: `{name}` must have {numel} elements of {like.dtype}, got {list(t.shape)} of {t.dtype}")
+
+
+def row(t: Tensor) -> Tensor:
+    """The tensor itself, or a copy that lies in one row on the CPU."""
+    return (t if t.device.type == "cpu" else t.cpu()).contiguous()
+
+
+def flat(tensors: List[Tensor]) -> Tensor:
+    """All values of tensors of one dtype, in a row on the CPU."""
+    return _ops.cat([row(t).reshape(-1) for t in tensors])
+
+
+def bring_back(t: Tensor, moved: Tensor) -> None:
+    """``t`` has the values of ``moved``; where that is its own memory, the write is noted."""
+    with no_grad():
+        if t is not moved:
+            t.copy_(moved.reshape(t.shape))
+        else:
+            _C._note_write(t, "distributed", False)
+
+
+def spread(tensors: List[Tensor], moved: Tensor) -> None:
+    """Each tensor takes its part of ``moved``."""
+    begin = 0
+    for t in tensors:
+        bring_back(t, moved[begin:begin + t.numel()])
+        begin += t.numel()
+
+
+def memory(MPI: Any, t: Tensor) -> Any:
+    """The memory of a tensor that lies in a row on the CPU. Its writes are not noted, see ``bring_back``."""
+    t.untyped_storage()  # a factor that was left for later is multiplied in
+    return MPI.memory.fromaddress(_C._address(t), t.numel() * t.element_size())

@@ -1,0 +1,19 @@
+"""The errors of training in several processes. All are RuntimeErrors."""
+
+from __future__ import annotations
+
+
+class DistError(RuntimeError):
+    """Something went wrong between the processes of a group."""
+
+
+class DistBackendError(DistError):
+    """A process of the group is missing or gone, or MPI has failed."""
+
+
+class DistNetworkError(DistError):
+    """The processes could not be connected."""
+
+
+class DistStoreError(DistError):
+    """A store could not be read or written."""

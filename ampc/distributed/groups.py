@@ -1,0 +1,293 @@
+"""Groups of processes: ``init_process_group`` connects those that mpiexec has started, ``new_group`` makes smaller ones."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Union
+
+from .._callers import warn
+from .._library_functions import default_pg_timeout
+from .._library_functions import group as names
+from . import _mpi
+from .errors import DistBackendError
+from .work import Work, Worker, seconds_of
+
+_groups: Dict[Any, str] = {}  # the groups that this process is a member of, and their backends; torch's _pg_map
+_last_number, _calls = [0], itertools.count(1)  # of a group that this process is in; of calls of new_group, which all processes make
+_told: List[str] = []
+
+
+class ProcessGroup:
+    """Some of the processes, each with a rank of its own in the group. ``init_process_group`` and ``new_group`` make them."""
+
+    def __init__(self, comm: Any, ranks: List[int], seconds: float, description: str) -> None:
+        self.comm, self.ranks, self.seconds, self.group_desc = comm, ranks, seconds, description
+        _last_number[0] = self.number = max(comm.allgather(_last_number[0])) + 1  # the same in every process of the group
+        self._mine, self._count, self._worker, self.barriers = comm.rank, itertools.count(1), Worker(), itertools.count()
+        self.checks = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() != "OFF"
+        self.broken = ""
+
+    def rank(self) -> int:
+        """This process' rank in the group."""
+        return self._mine
+
+    def size(self) -> int:
+        """The number of its processes."""
+        return len(self.ranks)
+
+    def name(self) -> str:
+        """'mpi'"""
+        return "mpi"
+
+    @property
+    def group_name(self) -> str:
+        """A name of its own, the same in every process."""
+        return str(self.number)
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroup {self.group_desc} on MPI, ranks {self.ranks}>"
+
+    # -- operations
+
+    def need(self, what: str) -> None:
+        """DistBackendError after a failure."""
+        if self.broken:
+            raise DistBackendError(f"{what}: {self.broken}")
+
+    def submit(self, what: str, f: Callable[[], Any], result: Any = None, finish: Optional[Callable[[], Any]] = None) -> Work:
+        """Runs ``f`` after the operations before it; ``finish()`` runs in the thread that waits."""
+        self.need(what.split()[0])
+        number = next(self._count)
+        work = Work(self, what, number, result, finish)
+
+        def run() -> None:
+            _mpi.board().enter(self.number, number, what)
+            f()
+
+        self._worker.put(work, run)
+        return work
+
+    def look_around(self, what: str, number: int) -> None:
+        """DistBackendError where a process of the group can take part in the operation no more."""
+        board = _mpi.board()
+        gone = board.gone(self.ranks) or (board.ended_before(self.number, number, self.ranks) if number else None)
+        if gone is not None:
+            self._break(f"rank {self.ranks[self._mine]} waits in {what}: {gone}", gone)
+
+    def give_up(self, what: str, number: int, seconds: float) -> NoReturn:
+        """DistBackendError that names who is missing."""
+        missing = _mpi.board().missing(self.number, number, self.ranks) if number else "the other rank has not answered"
+        self._break(f"{what} has not ended within {seconds:g} s: {missing}")
+
+    def _break(self, why: str, cause: str = "") -> NoReturn:
+        self.broken = why
+        _mpi.board().fail(cause or why)
+        raise DistBackendError(why)
+
+    def twin(self, description: str) -> ProcessGroup:
+        """A group of the same processes whose operations run beside this one's. All of them must call it."""
+        return ProcessGroup(self.comm.Dup(), self.ranks, self.seconds, description)
+
+    def stop(self) -> None:
+        """Ends its thread."""
+        if not self.broken:
+            self._worker.stop(self.seconds)
+
+
+# -- the group of all --------------------------------------------------------------------------------------------------
+
+
+def is_available() -> bool:
+    """Whether groups can be made: mpi4py is installed."""
+    return _mpi.is_installed()
+
+
+is_mpi_available = is_available
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether ``init_process_group`` takes this backend."""
+    return str(backend).lower() in ("mpi", "gloo") and is_available()
+
+
+def is_initialized() -> bool:
+    """Whether ``init_process_group`` was called."""
+    return names.WORLD is not None
+
+
+def _check_backend(backend: Any) -> None:
+    """ValueError for a backend that is not here; 'gloo' is said once to mean MPI."""
+    if backend is None:
+        return
+    if not isinstance(backend, str):
+        raise TypeError(f"init_process_group: `backend` must be 'mpi' or None, got {type(backend).__name__}")
+    parts = {part.rpartition(":")[2].strip().lower() for part in backend.split(",")}
+    if "nccl" in parts:
+        raise ValueError("init_process_group: NCCL is not there yet; backend='mpi' also takes tensors of a GPU, which travel through the "
+                         "host's memory")
+    if parts - {"mpi", "gloo"}:
+        raise ValueError(f"init_process_group: unknown backend {backend!r}; 'mpi' is the one that is here")
+    if "gloo" in parts and not _told:
+        _told.append(backend)
+        if _mpi.rank_by_launcher() in (None, 0):
+            warn("init_process_group: the backend 'gloo' means MPI here")
+
+
+def _check_size(MPI: Any, world_size: int, rank: int) -> None:
+    """RuntimeError where the processes that MPI knows are not those that the script or its launcher speaks of."""
+    comm = MPI.COMM_WORLD
+    wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE") or comm.size)
+    if wanted != comm.size:
+        raise RuntimeError(f"init_process_group: {wanted} processes are asked for, and MPI has started {comm.size}; start them with "
+                           f"`ampc run --nproc {wanted} script.py` or `mpiexec -n {wanted} ampc run script.py`")
+    if rank >= 0 and rank != comm.rank:
+        raise RuntimeError(f"init_process_group: `rank` is {rank}, and MPI says {comm.rank}; leave it out, or take it from the variable RANK")
+
+
+def init_process_group(backend: Optional[str] = None, init_method: Optional[str] = None, timeout: Optional[timedelta] = None, world_size: int = -1,
+                       rank: int = -1, store: Any = None, group_name: str = "", pg_options: Any = None, device_id: Any = None) -> None:
+    """Connects the processes that ``ampc run --nproc`` or mpiexec has started; each must call it.
+
+    Args:
+        backend: None or 'mpi'. 'gloo' means MPI here.
+        init_method: 'env://' or None, which mean the same: the launcher has said who takes part.
+        timeout: how long an operation waits for other processes before it is an error; 30 minutes by default.
+        world_size, rank: checked against the launcher's.
+
+    RuntimeError when called twice, or where MPI has started another number of processes; ValueError for another backend or method;
+    DistNetworkError without mpi4py."""
+    if is_initialized():
+        raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
+    _check_backend(backend)
+    if store is not None or init_method not in (None, "env://") and not str(init_method).startswith(("tcp://", "file://")):
+        raise ValueError("init_process_group: MPI connects the processes, without a `store`; leave `store` and `init_method` out")
+    seconds = seconds_of("init_process_group", default_pg_timeout if timeout is None else timeout)
+    MPI = _mpi.start()
+    _check_size(MPI, world_size, rank)
+    comm = MPI.COMM_WORLD.Dup()
+    _mpi.board().come_back()
+    names.WORLD = ProcessGroup(comm, list(range(comm.size)), seconds, "default")
+    _groups[names.WORLD] = "mpi"
+
+
+def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
+    """Ends a group, and without one all of them. ValueError for what is no group, or no longer."""
+    if group is None or group is names.WORLD:
+        members = list(_groups)
+    elif group in _groups:
+        members = [group]
+    else:
+        raise ValueError("destroy_process_group: expected a group that new_group has made and that is not destroyed yet")
+    for member in members:
+        member.stop()
+        del _groups[member]
+    if names.WORLD not in _groups:
+        names.WORLD = None
+
+
+def group_of(what: str, group: Any = None) -> ProcessGroup:
+    """The group that is meant: None is that of all processes. ValueError where there is none yet; TypeError for what is no group."""
+    if group is None:
+        if names.WORLD is None:
+            raise ValueError(f"{what}: the default process group is not there; call init_process_group() first")
+        return names.WORLD
+    if not isinstance(group, ProcessGroup):
+        raise TypeError(f"{what}: `group` must be a ProcessGroup or None, got {type(group).__name__}")
+    return group
+
+
+def _get_default_group() -> ProcessGroup:
+    """The group of all processes. ValueError where there is none yet."""
+    return group_of("_get_default_group")
+
+
+def is_member(group: Any) -> bool:
+    """Whether this process is in the group; what ``new_group`` gives to others says it is not."""
+    return group is not names.NON_GROUP_MEMBER
+
+
+def get_rank(group: Any = None) -> int:
+    """This process' rank in the group; -1 where it is no member. 0 without a group of all, where there is one process."""
+    if not is_member(group):
+        return -1
+    if group is None and names.WORLD is None:
+        return 0
+    return group_of("get_rank", group).rank()
+
+
+def get_world_size(group: Any = None) -> int:
+    """The number of processes of the group; -1 where this one is no member. 1 without a group of all."""
+    if not is_member(group):
+        return -1
+    if group is None and names.WORLD is None:
+        return 1
+    return group_of("get_world_size", group).size()
+
+
+def get_backend(group: Any = None) -> str:
+    """'mpi'. ValueError without a group."""
+    return group_of("get_backend", group).name()
+
+
+def get_process_group_ranks(group: Any = None) -> List[int]:
+    """The ranks in the group of all, in the order of the ranks in this one."""
+    return list(group_of("get_process_group_ranks", group).ranks)
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """The rank in the group of all. ValueError for a rank that the group does not have."""
+    ranks = group_of("get_global_rank", group).ranks
+    if not 0 <= group_rank < len(ranks):
+        raise ValueError(f"get_global_rank: the group has the ranks 0 to {len(ranks) - 1}, got {group_rank}")
+    return ranks[group_rank]
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    """The rank in the group. ValueError for a process that is no member."""
+    ranks = group_of("get_group_rank", group).ranks
+    if global_rank not in ranks:
+        raise ValueError(f"get_group_rank: rank {global_rank} is not in the group, which has the ranks {ranks}")
+    return ranks.index(global_rank)
+
+
+def get_node_local_rank(fallback_rank: Optional[int] = None) -> int:
+    """LOCAL_RANK. RuntimeError where it is not set, unless ``fallback_rank`` is given."""
+    if os.environ.get("LOCAL_RANK"):
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError("get_node_local_rank: LOCAL_RANK is not set; `ampc run` sets it")
+
+
+def is_torchelastic_launched() -> bool:
+    """False."""
+    return False
+
+
+def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = None, backend: Optional[str] = None, pg_options: Any = None,
+              use_local_synchronization: bool = False, group_desc: Optional[str] = None, device_id: Any = None) -> Union[ProcessGroup, int]:
+    """A group of some of the processes. All processes must call it, in the same order, those that are no members, too; these get
+    ``GroupMember.NON_GROUP_MEMBER``. With ``use_local_synchronization`` only members call it. ValueError for ranks that there are not."""
+    world = group_of("new_group")
+    _check_backend(backend)
+    members = list(range(world.size())) if ranks is None else sorted(ranks)
+    if not members or len(set(members)) != len(members) or not all(0 <= r < world.size() for r in members):
+        raise ValueError(f"new_group: `ranks` must be different ranks from 0 to {world.size() - 1}, got {ranks}")
+    seconds = world.seconds if timeout is None else seconds_of("new_group", timeout)
+    call = next(_calls)
+    if world.rank() not in members:
+        return names.NON_GROUP_MEMBER
+    comm = world.comm.Create_group(world.comm.group.Incl(members), hash_of(members) if use_local_synchronization else 30000 + call % 30000)
+    made = ProcessGroup(comm, members, seconds, group_desc or f"group of {len(members)}")
+    _groups[made] = "mpi"
+    return made
+
+
+def hash_of(ranks: List[int]) -> int:
+    """A tag for the ranks, the same in every process."""
+    value = 0
+    for rank in ranks:
+        value = (value * 31 + rank + 1) % 30000
+    return value

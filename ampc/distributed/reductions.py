@@ -1,0 +1,57 @@
+"""Reductions, and how MPI computes each of them for each dtype."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Tuple
+
+from .. import _C
+from .._C import Tensor
+
+
+class _Reduction(IntEnum):
+    """Reductions."""
+
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR = range(8)
+
+
+class ReduceOp:
+    """Names of reductions."""
+
+    RedOpType = _Reduction
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR = _Reduction
+
+
+_NAMES = ("SUM", "SUM", "PROD", "MIN", "MAX", "BAND", "BOR", "BXOR")  # MPI's, in the order of _Reduction
+_OF_BOOL = ("LOR", "", "LAND", "LAND", "LOR", "LAND", "LOR", "LXOR")
+_NUMBERS = {"float64": "DOUBLE", "float32": "FLOAT", "int64": "INT64_T", "int32": "INT32_T", "int16": "INT16_T", "int8": "INT8_T",
+            "uint8": "UINT8_T", "uint16": "UINT16_T", "uint32": "UINT32_T", "uint64": "UINT64_T"}
+_BYTES = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T"}
+
+
+def type_of_bytes(MPI: Any, t: Tensor) -> Any:
+    """MPI's type for moving the tensor's elements as they are."""
+    return getattr(MPI, _BYTES[t.element_size()])
+
+
+def check_reduction(what: str, op: Any, t: Tensor) -> _Reduction:
+    """The reduction. TypeError for what is none; RuntimeError for one that the dtype does not have."""
+    if not isinstance(op, _Reduction):
+        raise TypeError(f"{what}: `op` must be one of ampc.distributed.ReduceOp (SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR), got {op!r}")
+    if t.is_floating_point() and op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
+        raise RuntimeError(f"{what}: ReduceOp.{op.name} is of integers and bool, got {t.dtype}")
+    if op is ReduceOp.AVG and not t.is_floating_point():
+        raise RuntimeError(f"{what}: ReduceOp.AVG is of floating point, got {t.dtype}; reduce with SUM and divide")
+    return op
+
+
+def widened(t: Tensor) -> Tensor:
+    """The tensor in the dtype that it is reduced in: 16-bit floating point in float32, so that it is rounded once."""
+    return t.float() if t.dtype in (_C.float16, _C.bfloat16) else t
+
+
+def type_and_op(MPI: Any, t: Tensor, op: _Reduction) -> Tuple[Any, Any]:
+    """MPI's type and operation for a reduction of a tensor that is ``widened``."""
+    if t.dtype == _C.bool:
+        return MPI.C_BOOL, getattr(MPI, _OF_BOOL[op])
+    return getattr(MPI, _NUMBERS[t.dtype.name]), getattr(MPI, _NAMES[op])

@@ -1,0 +1,98 @@
+"""``torchrun`` and ``python -m torch.distributed.run`` under ``ampc run``: several processes of a script on this host, by mpiexec."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, List, Optional
+
+from .._missing import absent_from
+from . import _launcher
+
+__all__ = ["get_args_parser", "main", "parse_args", "run"]
+
+# torchrun's options that say how its processes find each other, which MPI does here.
+_OTHERS = ("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts", "monitor-interval", "start-method", "role", "log-dir",
+           "redirects", "tee", "local-ranks-filter", "node-rank", "master-addr", "master-port", "local-addr")
+
+
+def _both(name: str) -> List[str]:
+    return list(dict.fromkeys([f"--{name}", "--" + name.replace("-", "_")]))
+
+
+def get_args_parser() -> argparse.ArgumentParser:
+    """Of torchrun's command line."""
+    parser = argparse.ArgumentParser(prog="torchrun", description="Runs a script in several processes of this host, which MPI connects.",
+                                     epilog="Options about meeting points, restarts and logs are accepted and change nothing.")
+    parser.add_argument(*_both("nproc-per-node"), default="1", help="a number of processes, or cpu, gpu or auto: one for each core or GPU")
+    parser.add_argument("--nnodes", default="1", help="1; several hosts are started by mpiexec with its own list of hosts")
+    parser.add_argument("--standalone", action="store_true", help="changes nothing: there is one host")
+    for name in _OTHERS:
+        parser.add_argument(*_both(name), help=argparse.SUPPRESS)
+    parser.add_argument("-m", "--module", action="store_true", help="the script is the name of a module")
+    parser.add_argument("--no-python", "--no_python", action="store_true", help="the script is a program, and no file of Python")
+    parser.add_argument("training_script", metavar="script", help="what each process runs")
+    parser.add_argument("training_script_args", metavar="args", nargs=argparse.REMAINDER, help="its arguments")
+    return parser
+
+
+def parse_args(args: Optional[List[str]] = None) -> argparse.Namespace:
+    """The command line, read."""
+    return get_args_parser().parse_args(args)
+
+
+def _count(text: str) -> int:
+    """How many processes are asked for. ValueError for what is no number and no word for one."""
+    from .. import cuda
+
+    gpus = cuda.device_count() if text in ("gpu", "auto") else 0
+    if text == "gpu" and not gpus:
+        raise ValueError("torchrun: --nproc-per-node gpu: there is no GPU")
+    if text in ("cpu", "gpu", "auto"):
+        return gpus or os.cpu_count() or 1
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"torchrun: --nproc-per-node must be a number from 1 on, cpu, gpu or auto, got {text!r}")
+    return int(text)
+
+
+def program(script: str, args: List[str], module: bool = False, options: Any = ()) -> List[str]:
+    """The command line of one process."""
+    return [sys.executable, "-m", "ampc", "run", *options, *(["-m"] if module else []), script, *args]
+
+
+def start_all(nproc: int, command: List[str]) -> int:
+    """Runs a command line in so many processes, and returns mpiexec's exit status; 2 where there is no mpiexec, which is told."""
+    try:
+        line = _launcher.command(nproc, command)
+    except _launcher.CannotStart as error:
+        print(f"ampc run: {error}", file=sys.stderr)
+        return 2
+    return subprocess.call(line, env=_launcher.environment(nproc, os.environ))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Starts the processes. ValueError for several hosts, or a number of processes that is none."""
+    if str(args.nnodes).split(":")[-1] != "1":
+        raise ValueError(f"torchrun: --nnodes {args.nnodes}: start several hosts by mpiexec, as in "
+                         "`mpiexec -n 8 --hostfile hosts ampc run train.py`")
+    given = [args.training_script, *args.training_script_args]
+    command = given if args.no_python else program(given[0], given[1:], args.module)
+    return start_all(_count(str(args.nproc_per_node)), command)
+
+
+def main(args: Optional[List[str]] = None) -> None:
+    """The program: SystemExit with its status."""
+    try:
+        sys.exit(run(parse_args(args)))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)
+
+if __name__ == "__main__":
+    main()

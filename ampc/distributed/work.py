@@ -1,0 +1,149 @@
+"""Work of a group: what a collective call returns, and the thread that runs collectives in the order of their calls."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from datetime import timedelta
+from typing import Any, Callable, List, Optional, Tuple
+
+from ..futures import Future
+from .errors import DistBackendError
+
+SLICE = 0.1  # seconds between two looks at the other processes
+
+
+def seconds_of(what: str, timeout: Any) -> float:
+    """A timeout in seconds. TypeError for what is no timedelta; ValueError for one that is not positive."""
+    if not isinstance(timeout, timedelta):
+        raise TypeError(f"{what}: `timeout` must be a datetime.timedelta, got {type(timeout).__name__}")
+    if timeout.total_seconds() <= 0:
+        raise ValueError(f"{what}: `timeout` must be positive, got {timeout}")
+    return timeout.total_seconds()
+
+
+class Work:
+    """An operation of a group that may still run. ``wait`` returns when the tensors have their values."""
+
+    def __init__(self, group: Any, what: str, number: int, result: Any = None, finish: Optional[Callable[[], Any]] = None) -> None:
+        self._group, self._what, self._number, self._result, self._finish = group, what, number, result, finish
+        self._error: Optional[BaseException] = None
+        self.kept: Any = None  # what MPI reads meanwhile
+        self._running = threading.Lock()
+        self._running.acquire()
+
+    # -- of the thread that runs it
+
+    def run(self, f: Callable[[], Any]) -> None:
+        """Runs the operation; its error is raised by ``wait``."""
+        try:
+            f()
+        except BaseException as error:
+            self._error = error
+        self._running.release()
+
+    # -- of the caller
+
+    def _ended(self, seconds: float) -> bool:
+        """Whether it has ended, after waiting for so long at most."""
+        if not self._running.acquire(timeout=seconds):
+            return False
+        self._running.release()
+        return True
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        """Waits for the end. DistBackendError where another process failed, died, or has not come within ``timeout`` (by default the
+        group's); the operation's own error."""
+        limit = self._group.seconds if timeout is None else seconds_of("Work.wait", timeout)
+        begin = time.monotonic()
+        while not self._ended(min(SLICE, limit)):
+            self._group.look_around(self._what, self._number)
+            if time.monotonic() - begin >= limit:
+                self._group.give_up(self._what, self._number, limit)
+        if self._error is not None:
+            raise self._error
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether it has ended."""
+        return self._ended(0)
+
+    def is_success(self) -> bool:
+        """Whether it has ended without an error."""
+        return self._ended(0) and self._error is None
+
+    def exception(self) -> Optional[BaseException]:
+        """Its error, once it has ended."""
+        return self._error if self._ended(0) else None
+
+    def result(self) -> Any:
+        """The tensors that it gives, once it has ended: a list."""
+        self.wait()
+        return self._result
+
+    def get_future(self) -> Future:
+        """A future of ``result()``."""
+        return Future.of(self.result, self.is_completed)
+
+
+class Worker:
+    """A thread that runs the operations of one group one after another. It starts with the first."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Optional[Tuple[Work, Callable[[], Any]]]] = queue.SimpleQueue()
+        self._threads: List[threading.Thread] = []
+
+    def put(self, work: Work, f: Callable[[], Any]) -> None:
+        """Adds an operation."""
+        if not self._threads:
+            self._threads.append(threading.Thread(target=self._run, name="ampc.distributed", daemon=True))
+            self._threads[0].start()
+        self._jobs.put((work, f))
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            job[0].run(job[1])
+
+    def stop(self, seconds: float) -> None:
+        """Ends after what was added before, for which it waits so long at most. DistBackendError where that is not enough."""
+        self._jobs.put(None)
+        for thread in self._threads:
+            thread.join(seconds)
+            if thread.is_alive():
+                raise DistBackendError("destroy_process_group: an operation of the group still runs; wait() for it first")
+
+
+class Transfer(Work):
+    """A message between two processes, which MPI itself runs: it goes on while somebody waits."""
+
+    def __init__(self, group: Any, what: str, request: Any, status: Any, result: Any, finish: Callable[[], Any]) -> None:
+        super().__init__(group, what, 0, result, finish)
+        self._request, self._status = request, status
+
+    def _ended(self, seconds: float) -> bool:
+        end, pause = time.monotonic() + seconds, 0.0
+        while self._request is not None:
+            try:
+                if self._request.Test(self._status):
+                    self._request = None
+                    break
+            except Exception as error:  # MPI's own class, which is not imported here
+                self._error, self._request = RuntimeError(f"{self._what}: {error}"), None
+                break
+            if time.monotonic() >= end:
+                return False
+            time.sleep(pause)
+            pause = min(pause + 5e-6, 1e-3)
+        return True
+
+    def source_rank(self) -> int:
+        """The rank that has sent a received message."""
+        self.wait()
+        return self._group.ranks[self._status.Get_source()]

@@ -1,0 +1,1 @@
+"""More of what test_distributed.py runs in several processes, see ``ranks``: training."""

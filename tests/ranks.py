@@ -1,0 +1,313 @@
+"""What test_distributed.py runs in several processes: ``mpiexec -n 2 python ranks.py FOLDER`` runs every function with ``@ranks(2)``, and each
+process writes what went wrong in which function to a file of FOLDER. All processes run the same functions in the same order."""
+
+import json
+import sys
+import time
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+
+import ampc
+import ampc.distributed as dist
+
+PROGRAMS = {}  # name -> (sizes, function)
+REDUCED = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool")
+Op = dist.ReduceOp
+
+
+def ranks(*sizes):
+    def add(f):
+        PROGRAMS[f.__name__] = sizes, f
+        return f
+
+    return add
+
+
+def raised(kind, text, f, *args, **kwargs):
+    try:
+        f(*args, **kwargs)
+    except kind as error:
+        assert text in str(error), str(error)
+    else:
+        raise AssertionError(f"{f.__name__} raised nothing; expected {kind.__name__} with {text!r}")
+
+
+def of_rank(rank, dtype, shape=(3, 5)):
+    """Values that every process can compute for every rank."""
+    values = np.random.default_rng(rank).integers(0, 2 if dtype == "bool" else 7, shape)
+    return ampc.tensor(values).to(getattr(ampc, dtype))
+
+
+def reduced(op, dtype, size):
+    """The reduction over all ranks by NumPy, as float64 or integers."""
+    all_ = np.stack([of_rank(r, dtype).double().numpy().astype("f8" if "float" in dtype else "i8") for r in range(size)])
+    f = {Op.SUM: np.add, Op.AVG: np.add, Op.PRODUCT: np.multiply, Op.MIN: np.minimum, Op.MAX: np.maximum, Op.BAND: np.bitwise_and,
+         Op.BOR: np.bitwise_or, Op.BXOR: np.bitwise_xor}[op]
+    found = f.reduce(all_)
+    return found / size if op is Op.AVG else found.astype(bool) if dtype == "bool" and op is not Op.BXOR else found
+
+
+def same(t, want):
+    t = ampc.tensor(want).to(t.dtype) if t is None else t
+    assert np.array_equal(t.double().numpy(), ampc.tensor(np.asarray(want)).to(t.dtype).double().numpy()), (t, want)
+
+
+# -- reductions --------------------------------------------------------------------------------------------------------
+
+
+@ranks(2, 4)
+def reductions_of_all_dtypes(rank, size):
+    for dtype in REDUCED:
+        for op in (Op.SUM, Op.AVG, Op.PRODUCT, Op.MIN, Op.MAX, Op.BAND, Op.BOR, Op.BXOR):
+            x = of_rank(rank, dtype)
+            if ("float" in dtype and op in (Op.BAND, Op.BOR, Op.BXOR)) or ("float" not in dtype and op is Op.AVG):
+                raised(RuntimeError, f"ReduceOp.{op.name}", dist.all_reduce, x, op)
+                continue
+            before, want = x.clone(), reduced(op, dtype, size)
+            dist.all_reduce(x, op)
+            same(x, want)
+            x = before.clone()
+            dist.reduce(x, size - 1, op)
+            same(x, want if rank == size - 1 else before.double().numpy())
+            out = ampc.empty(3, 5, dtype=x.dtype)
+            dist.reduce_scatter(out, [before] * size, op)
+            same(out, want)
+            out = ampc.empty(15, dtype=x.dtype)
+            dist.reduce_scatter_tensor(out, ampc.cat([before.reshape(-1)] * size), op)
+            same(out.view(3, 5), want)
+
+
+@ranks(4)
+def sixteen_bits_are_rounded_once(rank, size):
+    for dtype in (ampc.float16, ampc.bfloat16):
+        x = ampc.full((4,), 1.0 if rank == 0 else 2.0**-9, dtype=dtype)  # a sum in 16 bits would stay at 1 in bfloat16
+        dist.all_reduce(x)
+        same(x, ampc.full((4,), 1.0 + 3 * 2.0**-9).to(dtype).double().numpy())
+
+
+@ranks(2)
+def tensors_that_do_not_lie_in_a_row(rank, size):
+    x = ampc.zeros(4, 6)
+    x[:, 1] = float(rank + 1)
+    dist.all_reduce(x[:, 1])
+    assert x[:, 1].tolist() == [3.0] * 4 and float(x.sum()) == 12
+    dist.broadcast(x.t(), 1)
+    p = ampc.nn.Parameter(ampc.full((2, 2), float(rank)))
+    dist.broadcast(p, 1)
+    assert p.tolist() == [[1.0, 1.0]] * 2 and p.requires_grad
+    e = ampc.empty(0)
+    dist.all_reduce(e)
+
+
+@ranks(2)
+def a_collective_is_a_write(rank, size):
+    """Caches of weights and backward passes see it."""
+    w, x = ampc.nn.Parameter(ampc.full((32, 32), float(rank + 1))), ampc.ones(32, 32)
+    with ampc.autocast("cpu", dtype=ampc.bfloat16):
+        before = (x @ w)[0, 0].item()
+        dist.all_reduce(w)
+        after = (x @ w)[0, 0].item()
+    assert (before, after) == (32.0 * (rank + 1), 96.0)
+    y = ampc.ones(3, requires_grad=True) * 2
+    loss = (y * y).sum()
+    dist.all_reduce(y)
+    raised(RuntimeError, "", loss.backward)
+
+
+# -- moving values -----------------------------------------------------------------------------------------------------
+
+
+@ranks(2, 4)
+def values_move(rank, size):
+    for dtype in REDUCED:
+        x, all_ = of_rank(rank, dtype), [of_rank(r, dtype) for r in range(size)]
+        t = x.clone()
+        dist.broadcast(t, size - 1)
+        assert ampc.equal(t, all_[-1])
+        outs = [ampc.empty(3, 5, dtype=x.dtype) for _ in range(size)]
+        dist.all_gather(outs, x)
+        assert all(map(ampc.equal, outs, all_))
+        out = ampc.empty(size * 3, 5, dtype=x.dtype)
+        dist.all_gather_into_tensor(out, x)
+        assert ampc.equal(out, ampc.cat(all_))
+        outs = [ampc.empty(3, 5, dtype=x.dtype) for _ in range(size)] if rank == 1 else None
+        dist.gather(x, outs, 1)
+        assert outs is None or all(map(ampc.equal, outs, all_))
+        dist.scatter(t, [a + a for a in all_] if rank == 1 else None, 1)
+        assert ampc.equal(t, x + x)
+        outs = [ampc.empty(r + 1, dtype=x.dtype) for r in range(size)]
+        dist.all_to_all(outs, [a.reshape(-1)[:rank + 1] for a in [x] * size])
+        assert all(ampc.equal(out, all_[r].reshape(-1)[:r + 1]) for r, out in enumerate(outs))
+        out = ampc.empty(size, 5, dtype=x.dtype)
+        dist.all_to_all_single(out, x[:1].expand(size, 5))
+        assert ampc.equal(out, ampc.cat([a[:1] for a in all_]))
+
+
+@ranks(2)
+def parts_of_other_sizes(rank, size):
+    out = ampc.empty(4 if rank else 2)
+    dist.all_to_all_single(out, ampc.arange(3.0) + 10 * rank, [2, 2] if rank else [1, 1], [1, 2])
+    assert out.tolist() == ([1, 2, 11, 12] if rank else [0, 10])
+    raised(RuntimeError, "rank 0 sends 2 elements to rank 1, which waits for 1", dist.all_to_all,
+           [ampc.empty(1), ampc.empty(1)], [ampc.empty(1), ampc.empty(2 - rank)])
+
+
+@ranks(2, 4)
+def objects_move(rank, size):
+    out = [None] * size
+    dist.all_gather_object(out, {"rank": rank})
+    assert out == [{"rank": r} for r in range(size)]
+    out = [None] * size if rank == 0 else None
+    dist.gather_object(ampc.full((2,), rank), out)
+    assert out is None or [int(t[0]) for t in out] == list(range(size))
+    out = [rank, "a" * rank]
+    dist.broadcast_object_list(out, 1)
+    assert out == [1, "a"]
+    out = [None]
+    dist.scatter_object_list(out, [str(r) for r in range(size)] if rank == 0 else None)
+    assert out == [str(rank)]
+
+
+@ranks(2, 4)
+def messages(rank, size):
+    right, left = (rank + 1) % size, (rank - 1) % size
+    big = [ampc.empty(200_000, dtype=ampc.int64), ampc.full((200_000,), rank, dtype=ampc.int64)]
+    works = [dist.isend(big[1], right), dist.irecv(big[0], left)]  # each sends before it receives
+    assert all(w.wait() for w in works) and works[0].is_completed() and int(big[0].max()) == left == works[1].source_rank()
+    works = dist.batch_isend_irecv([dist.P2POp(dist.irecv, big[0], right), dist.P2POp(dist.isend, big[1], left)])
+    assert all(w.wait() for w in works) and int(big[0].min()) == right
+    x = ampc.zeros(3, 2).t()
+    if rank == 0:
+        dist.send(ampc.full((2, 3), 5.0), 1, tag=7)
+    elif rank == 1:
+        assert dist.recv(x, tag=7) == 0 and x.tolist() == [[5.0] * 3] * 2
+    if rank == 0:
+        dist.send(ampc.ones(2), 1)
+    elif rank == 1:
+        raised(RuntimeError, "the message has 8 bytes, the tensor 12", dist.recv, ampc.empty(3), 0)
+    raised(ValueError, "is this process itself", dist.send, x, rank)
+
+
+# -- groups, waiting -----------------------------------------------------------------------------------------------------
+
+
+@ranks(4)
+def groups(rank, size):
+    low, high = dist.new_group([1, 0]), dist.new_group([2, 3])
+    mine, other = (low, high) if rank < 2 else (high, low)
+    assert other is dist.group.NON_GROUP_MEMBER and dist.get_rank(other) == dist.get_world_size(other) == -1
+    assert dist.get_rank(mine) == rank % 2 and dist.get_world_size(mine) == 2 and dist.get_backend(mine) == "mpi"
+    assert dist.get_process_group_ranks(mine) == [rank // 2 * 2, rank // 2 * 2 + 1]
+    assert dist.get_global_rank(mine, 1) == rank // 2 * 2 + 1 and dist.get_group_rank(mine, rank) == rank % 2
+    x = ampc.full((2,), float(rank))
+    dist.all_reduce(x, group=mine)
+    assert x.tolist() == [1.0 if rank < 2 else 5.0] * 2
+    dist.broadcast(x, rank // 2 * 2 + 1, group=mine)
+    dist.broadcast(x, group_src=0, group=mine)
+    raised(ValueError, "must be one of the group's ranks", dist.broadcast, x, (rank + 2) % 4, mine)
+    dist.destroy_process_group(mine)
+    raised(ValueError, "not destroyed yet", dist.destroy_process_group, mine)
+
+
+@ranks(2)
+def asynchronous(rank, size):
+    xs = [ampc.full((1000,), float(i + rank)) for i in range(5)]
+    works = [dist.all_reduce(x, async_op=True) for x in xs]
+    futures = [w.get_future().then(lambda f: f.value()[0] / 2) for w in works]
+    assert all(w.wait() for w in works) and all(w.is_success() and w.exception() is None for w in works)
+    assert [float(x[0]) for x in xs] == [2.0 * i + 1 for i in range(5)]
+    assert [float(f.wait()[0]) for f in futures] == [i + 0.5 for i in range(5)]
+    y = ampc.empty(4)
+    work = dist.all_gather_into_tensor(y, ampc.full((2,), float(rank)), async_op=True)  # which keeps what is read
+    assert work.wait() and y.tolist() == [0, 0, 1, 1]
+    assert dist.barrier(async_op=True).wait()
+
+
+@ranks(2)
+def who_is_missing(rank, size):
+    if rank == 0:
+        raised(RuntimeError, "rank 1 of 2 did not come", dist.monitored_barrier, timeout=timedelta(seconds=0.3))
+    else:
+        time.sleep(0.6)
+        raised(RuntimeError, "rank 0 has not come", dist.monitored_barrier, timeout=timedelta(seconds=0.1))
+    dist.monitored_barrier()
+    dist.monitored_barrier(wait_all_ranks=True)
+
+
+# -- bad input -----------------------------------------------------------------------------------------------------------
+
+
+@ranks(2)
+def ranks_that_do_not_agree(rank, size):
+    for f, texts in ((lambda: dist.all_reduce(ampc.ones(2 + rank)), ("rank 0 calls all_reduce of 2 elements", "rank 1 calls all_reduce of 3")),
+                     (lambda: dist.all_reduce(ampc.ones(2, dtype=(ampc.float32, ampc.float64)[rank])), ("float32", "float64")),
+                     (lambda: dist.broadcast(ampc.ones(2), rank), ("from 0", "from 1")),
+                     (lambda: dist.barrier() if rank else dist.all_reduce(ampc.ones(2)), ("rank 1 calls barrier",)),
+                     (lambda: dist.all_reduce(ampc.ones(2), (Op.SUM, Op.MAX)[rank]), ("SUM", "MAX"))):
+        for text in texts[:1]:
+            raised(RuntimeError, text, f)
+    x = ampc.ones(2)
+    dist.all_reduce(x)  # and the group still works
+    assert x.tolist() == [2.0, 2.0]
+
+
+@ranks(2)
+def arguments(rank, size):
+    x = ampc.ones(2)
+    raised(TypeError, "`tensor` must be a Tensor, got list", dist.all_reduce, [x])
+    raised(TypeError, "`op` must be one of", dist.all_reduce, x, "sum")
+    raised(RuntimeError, "has no values", dist.all_reduce, ampc.ones(2, device="meta"))
+    raised(ValueError, "a tensor for each of the 2 ranks", dist.all_gather, [x], x)
+    raised(RuntimeError, "must have 2 elements", dist.all_gather, [x, ampc.ones(3)], x)
+    raised(ValueError, "`src` or `group_src`", dist.broadcast, x)
+    raised(ValueError, "`src` must be one of", dist.broadcast, x, 2)
+    raised(RuntimeError, "cannot share alike", dist.all_to_all_single, ampc.ones(3), ampc.ones(3))
+    raised(ValueError, "there already", dist.init_process_group)
+    raised(TypeError, "`timeout` must be a datetime.timedelta", dist.monitored_barrier, timeout=3)
+    raised(ValueError, "`ranks` must be different", dist.new_group, [0, 2])
+    raised(TypeError, "`group` must be a ProcessGroup", dist.all_reduce, x, group="all")
+
+
+@ranks(2)
+def a_group_again(rank, size):
+    dist.destroy_process_group()
+    assert not dist.is_initialized() and dist.get_world_size() == 1
+    raised(ValueError, "call init_process_group() first", dist.all_reduce, ampc.ones(1))
+    raised(RuntimeError, "start them with `ampc run --nproc 3", dist.init_process_group, world_size=3)
+    raised(ValueError, "NCCL is not there yet", dist.init_process_group, "nccl")
+    raised(ValueError, "unknown backend", dist.init_process_group, "smoke")
+    dist.init_process_group("cpu:gloo", "env://", rank=rank, world_size=size)
+    x = ampc.ones(1)
+    dist.all_reduce(x)
+    assert x.item() == 2
+
+
+def main(folder):
+    import distributed_training  # noqa: F401  adds its programs
+
+    dist.init_process_group(timeout=timedelta(seconds=30))
+    rank, size, wrong = dist.get_rank(), dist.get_world_size(), {}
+    for name, (sizes, f) in PROGRAMS.items():
+        if size in sizes:
+            begin = time.monotonic()
+            try:
+                f(rank, size)
+                text = ""
+            except Exception:
+                text = traceback.format_exc()
+            wrong[name] = text, time.monotonic() - begin
+            try:
+                dist.monitored_barrier(timeout=timedelta(seconds=10))
+            except Exception:
+                wrong[name] = wrong[name][0] + traceback.format_exc(), 0
+                break
+    Path(folder, f"{rank}.json").write_text(json.dumps(wrong))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    sys.modules["ranks"] = sys.modules["__main__"]
+    main(sys.argv[1])

@@ -1,0 +1,124 @@
+"""ampc.distributed in 2 and 4 processes, against NumPy and one process. ``ranks.py`` and ``distributed_training.py`` hold what the processes run,
+all of it in one launch for each number of processes."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("mpi4py")
+import distributed_training  # noqa: F401
+import ranks
+
+from ampc.distributed import _launcher as launch
+
+pytestmark = pytest.mark.cpu
+if launch.mpiexec() is None:
+    pytest.skip("there is no mpiexec", allow_module_level=True)
+HERE = os.path.dirname(os.path.abspath(__file__))
+CASES = [(size, name) for name, (sizes, _) in ranks.PROGRAMS.items() for size in sizes]
+
+
+def start(size, *args, cwd=HERE, timeout=60, **variables):
+    """Runs Python in so many processes."""
+    command = launch.command(size, [sys.executable, *map(str, args)])
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=timeout, env=launch.environment(size, {**os.environ, **variables}))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What each rank says of each program, by the number of processes; each number is started once."""
+    kept = {}
+
+    def get(size):
+        if size not in kept:
+            folder = tmp_path_factory.mktemp(f"ranks{size}")
+            done = start(size, "ranks.py", folder)
+            kept[size] = done, [json.loads((folder / f"{r}.json").read_text()) if (folder / f"{r}.json").exists() else {} for r in range(size)]
+        return kept[size]
+
+    return get
+
+
+@pytest.mark.parametrize("size, name", CASES)
+def test_ranks(found, size, name):
+    done, said = found(size)
+    for rank in range(size):
+        assert name in said[rank], f"rank {rank} did not come to it: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+        assert not said[rank][name][0], f"rank {rank}: {said[rank][name][0]}"
+
+
+def test_all_end_well(found):
+    for size in (2, 4):
+        assert found(size)[0].returncode == 0, found(size)[0].stderr
+
+
+# -- starting ------------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import os, sys
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(2) * (dist.get_rank() + 1)
+dist.all_reduce(x)
+print(*(os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")), x.tolist(), sys.argv[1:])
+dist.destroy_process_group()
+"""
+
+
+def ampc_run(folder, *args):
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(os.path.dirname(ranks.ampc.__file__)), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run([sys.executable, "-m", "ampc", "run", *args], capture_output=True, text=True, cwd=folder, env=env, timeout=60)
+
+
+@pytest.mark.parametrize("before", [("--nproc", "2"), ("torchrun", "--nproc_per_node=2"), ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")],
+                         ids=["nproc", "torchrun", "module"])
+def test_a_script_for_torch_is_started(tmp_path, before):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = ampc_run(tmp_path, *before, "train.py", "--lr", "3")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.strip().split("\n")) == [f"[rank {r}] {r} 2 {r} 2 [3.0, 3.0] ['--lr', '3']" for r in range(2)]
+    assert done.stderr.count("'gloo' means MPI here") == 1
+
+
+def test_what_cannot_be_started(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = ampc_run(tmp_path, "torchrun", "--nnodes", "2", "train.py")
+    assert done.returncode == 2 and "--hostfile" in done.stderr
+    done = ampc_run(tmp_path, "--nproc", "0", "train.py")
+    assert done.returncode == 2 and "expected a number from 1 on" in done.stderr
+    monkeypatch.setenv("WORLD_SIZE", "2")  # as by a launcher that is not MPI's
+    done = ampc_run(tmp_path, "train.py")
+    assert done.returncode == 1 and "2 processes are asked for, and MPI has started 1; start them with `ampc run --nproc 2" in done.stderr
+    monkeypatch.setattr(launch, "mpiexec", lambda: None)
+    with pytest.raises(launch.CannotStart, match=r"pip install 'ampc\[mpi\]'"):
+        launch.command(2, ["x"])
+
+
+# -- failure -------------------------------------------------------------------------------------------------------------
+
+FAILS = """
+import os, signal, sys, time
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group(timeout=timedelta(seconds=2))
+dist.barrier()
+if dist.get_rank() == 1:
+    {}
+dist.all_reduce(ampc.ones(3))
+"""
+
+
+@pytest.mark.parametrize("what, text", [
+    ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 (process "), ("time.sleep(60)", "rank 1 has not come to it (the last it began was barrier)"),
+    ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"), ("sys.exit(3)", "rank 1 has ended without it")],
+    ids=["killed", "hung", "raised", "exited"])
+def test_a_rank_that_fails(tmp_path, what, text):
+    (tmp_path / "train.py").write_text(FAILS.format(what))
+    done = start(3, tmp_path / "train.py", timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
+    assert done.returncode != 0 and done.stderr.count("Traceback") >= 2, done.stderr
+    assert "DistBackendError" in done.stderr and text in done.stderr and "all_reduce of 3 elements of float32" in done.stderr
