@@ -16,5 +16,7 @@ def zero_grad(parameters: Iterable[Any], set_to_none: bool) -> None:
         if set_to_none:
             p.grad = None
         else:
-            p.grad.detach_().zero_()
+            if p.grad.grad_fn is not None:
+                p.grad.detach_()  # what is a view has no history, and is not asked
+            p.grad.requires_grad_(False).zero_()
             _C._set_provenance([p], "none")

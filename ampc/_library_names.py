@@ -47,7 +47,7 @@ the core of ampc is another one, whose vmap is a loop
 gives False: is_legacy_batchedtensor is_batchedtensor is_gradtrackingtensor is_functorch_wrapped_tensor
 
 [torch._C._distributed_c10d torch._C._distributed_rpc]
-training in several processes is not there yet; run one process, without torch.distributed
+ampc's processes talk by MPI; torch.distributed is the way to them
 gives False: _is_current_rpc_agent_set
 class: Reducer ProcessGroup Store Work ReduceOp
 
@@ -359,12 +359,12 @@ any: ParamsT params_t _params_t StateDict
 refused: _get_value _stack_if_compiling _dispatch_sqrt _view_as_real
 
 [torch.nn.parallel]
-training in several processes is not there yet; run one process
+one device is used by a process; DistributedDataParallel trains in several processes
 refused: scatter gather replicate parallel_apply data_parallel
 
-[torch.nn.parallel.distributed]
-training in several processes is not there yet; run one process
-is: DistributedDataParallel=nn.parallel.DistributedDataParallel
+[torch.nn.parallel.distributed torch.nn.parallel]
+DistributedDataParallel averages gradients over processes
+works: DistributedDataParallel GradBucket
 
 [torch.nn.parallel.scatter_gather torch.nn.parallel.comm torch.nn.parallel.replicate torch.nn.parallel.parallel_apply torch.nn.parallel.data_parallel]
 one device is used at a time

@@ -10,10 +10,10 @@ works: is_available is_initialized is_torchelastic_launched is_mpi_available is_
     monitored_barrier recv reduce reduce_scatter reduce_scatter_tensor scatter scatter_object_list send group ReduceOp ProcessGroup Work P2POp
     DistError DistBackendError DistNetworkError DistStoreError
 gives False: is_nccl_available is_ucc_available is_xccl_available
-is: default_pg_timeout=_library_functions.default_pg_timeout GroupMember=_library_functions.group
+is: default_pg_timeout=_library_functions.default_pg_timeout GroupMember=_library_functions.group GradBucket=nn.parallel.distributed.GradBucket
     _pg_map=distributed.groups._groups is_gloo_available=distributed.is_available
 class: Backend BackendConfig ProcessGroupNCCL ProcessGroupGloo FileStore TCPStore PrefixStore HashStore Store
-    AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions Reducer Logger DeviceMesh GradBucket
+    AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions Reducer Logger DeviceMesh
 enum: DebugLevel(OFF INFO DETAIL)
 error: QueueEmptyError
 refused: all_gather_coalesced all_reduce_coalesced get_backend_config init_device_mesh new_subgroups new_subgroups_by_enumeration

@@ -1,1 +1,301 @@
 """More of what test_distributed.py runs in several processes, see ``ranks``: training."""
+
+import math
+import warnings
+
+import numpy as np
+import ranks
+
+import ampc
+import ampc.distributed as dist
+from ampc import nn
+from ampc.nn.parallel import DistributedDataParallel as DDP
+
+raised = ranks.raised
+F = nn.functional
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(6, 16), nn.LayerNorm(16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.last(F.gelu(self.norm(self.first(x))))
+
+
+def made(kind=Net, seed=0):
+    ampc.manual_seed(seed)
+    return kind()
+
+
+def batch(step=0, n=8):
+    draw = np.random.default_rng(step)
+    return ampc.tensor(draw.normal(size=(n, 6)).astype("f4")), ampc.tensor(draw.integers(0, 3, n))
+
+
+def share(rank, size, step=0):
+    x, y = batch(step)
+    return x[rank::size], y[rank::size]
+
+
+def trained(model, steps=4, rank=0, size=1, optimizer=None, **options):
+    """The parameters after some steps, as one row of float64."""
+    optimizer = ampc.optim.AdamW(model.parameters(), lr=0.05) if optimizer is None else optimizer
+    for step in range(steps):
+        x, y = share(rank, size, step)
+        optimizer.zero_grad(**options)
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return row(model)
+
+
+def row(model):
+    return ampc.cat([p.detach().reshape(-1).double() for p in model.parameters()]).numpy()
+
+
+def same_everywhere(values):
+    found = [None] * dist.get_world_size()
+    dist.all_gather_object(found, values)
+    assert all(np.array_equal(found[0], each) for each in found)
+
+
+@ranks.ranks(2, 4)
+def ddp_is_one_process_on_the_joined_batch(rank, size):
+    want = trained(made())
+    for options in ({}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}, {"static_graph": True},
+                    {"bucket_cap_mb": 1e-4}, {"bucket_cap_mb": 1e-4, "gradient_as_bucket_view": True}):
+        for zero in ({}, {"set_to_none": False}):
+            got = trained(DDP(made(), **options), 4, rank, size, **zero)
+            assert np.allclose(got, want, rtol=1e-4, atol=1e-5), (options, np.abs(got - want).max())
+            same_everywhere(got)
+    again = [trained(DDP(made(), bucket_cap_mb=1e-4), 4, rank, size) for _ in range(2)]
+    assert np.array_equal(*again)  # bit for bit
+
+
+@ranks.ranks(2)
+def gradients_are_the_mean(rank, size):
+    model, one = DDP(made(), bucket_cap_mb=1e-4), made()
+    x, y = share(rank, size)
+    F.cross_entropy(model(x), y).backward()
+    F.cross_entropy(one(batch()[0]), batch()[1]).backward()
+    for p, q in zip(model.parameters(), one.parameters()):
+        assert ampc.allclose(p.grad, q.grad, rtol=1e-5, atol=1e-6)
+    assert [name for name, _ in model.named_parameters()][0] == "module.first.weight"
+
+
+@ranks.ranks(2)
+def buckets_follow_the_order_of_use(rank, size):
+    model = DDP(made(), bucket_cap_mb=1e-4)
+    before = [b.numbers for b in model.reducer._buckets]
+    assert before[0] == [5] or before[0] == [5, 4]  # the last parameters first
+    trained(model, 2, rank, size)
+    after = [i for b in model.reducer._buckets for i in b.numbers]
+    assert sorted(after) == list(range(6)) and set(after[:2]) == {4, 5} and set(after[-2:]) == {0, 1}
+
+
+@ranks.ranks(2)
+def no_sync_adds_up(rank, size):
+    for view in (False, True):
+        model, one = DDP(made(), gradient_as_bucket_view=view), made()
+        for _ in range(2):  # the second time with buckets made anew
+            for p in (*model.parameters(), *one.parameters()):
+                p.grad = None
+            for step in range(3):
+                x, y = share(rank, size, step)
+                if step < 2:
+                    with model.no_sync():
+                        F.cross_entropy(model(x), y).backward()
+                else:
+                    F.cross_entropy(model(x), y).backward()
+                F.cross_entropy(one(batch(step)[0]), batch(step)[1]).backward()
+            for p, q in zip(model.parameters(), one.parameters()):
+                assert ampc.allclose(p.grad, q.grad, rtol=1e-4, atol=1e-5)
+    same_everywhere([p.grad.numpy() for p in model.parameters()][0])
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.never = nn.Linear(6, 3), nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, x, which):
+        return (self.a, self.b)[which](x)
+
+
+@ranks.ranks(2)
+def unused_parameters(rank, size):
+    model = DDP(made(Branches), find_unused_parameters=True)
+    for step in range(3):
+        x, y = share(rank, size, step)
+        for p in model.parameters():
+            p.grad = None
+        F.cross_entropy(model(x, rank), y).backward()  # each rank another branch
+        parts = [made(Branches) for _ in range(2)]
+        for r, part in enumerate(parts):
+            xr, yr = share(r, size, step)
+            (F.cross_entropy(part(xr, r), yr) / 2).backward()
+        assert ampc.allclose(model.module.a.weight.grad, parts[0].a.weight.grad) and ampc.allclose(model.module.b.weight.grad, parts[1].b.weight.grad)
+        assert model.module.never.weight.grad is None
+    plain = DDP(made(Branches))
+    x, y = share(rank, size)
+    F.cross_entropy(plain(x, 0), y).backward()
+    raised(RuntimeError, "gave no gradient to b.weight, b.bias, never.weight, never.bias", plain, x, 0)
+
+
+@ranks.ranks(2)
+def modules_that_differ(rank, size):
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2 + rank))
+    raised(RuntimeError, "1.weight of rank 0 is float32 [2, 3] trained, and 1.weight of rank 1 is float32 [3, 3] trained", DDP, model)
+    model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(2 + rank)])
+    raised(RuntimeError, "nothing more of rank 0 is nothing, and 2.weight of rank 1", DDP, model)
+    model = made()
+    with ampc.no_grad():
+        model.last.bias.add_(rank)
+    raised(RuntimeError, "last.bias of rank 0 has the checksum", DDP, model, init_sync=False)
+    DDP(model)
+    same_everywhere(row(model))
+    raised(RuntimeError, "no parameter of the module requires gradients", DDP, nn.ReLU())
+    raised(ValueError, "a process trains on one device", DDP, model, device_ids=[0, 1])
+
+
+@ranks.ranks(2)
+def buffers_are_rank_0s(rank, size):
+    model = DDP(nn.BatchNorm1d(6))
+    with ampc.no_grad():
+        model.module.running_mean.fill_(float(rank))
+    model(share(rank, size)[0]).sum().backward()
+    want = 0.9 * 0 + 0.1 * share(rank, size)[0].mean(0)  # rank 0's mean, then this rank's batch
+    assert ampc.allclose(model.module.running_mean, want, atol=1e-6)
+
+
+@ranks.ranks(2)
+def hooks_send_gradients(rank, size):
+    def half(state, bucket):
+        state.append((bucket.index(), bucket.is_last(), len(bucket.gradients()), len(bucket.parameters())))
+        small = bucket.buffer().to(ampc.bfloat16) / size
+        return dist.all_reduce(small, async_op=True).get_future().then(lambda f: f.value()[0].float())
+
+    seen, model, plain = [], DDP(made(), bucket_cap_mb=1e-4), DDP(made())
+    model.register_comm_hook(seen, half)
+    raised(RuntimeError, "there is a hook already", model.register_comm_hook, None, half)
+    x, y = share(rank, size)
+    for m in (model, plain):
+        F.cross_entropy(m(x), y).backward()
+    for p, q in zip(model.parameters(), plain.parameters()):
+        assert ampc.allclose(p.grad, q.grad, rtol=2e-2, atol=2e-3) and not ampc.equal(p.grad, q.grad)
+    assert [s[1] for s in seen] == [False] * (len(seen) - 1) + [True] and sum(s[2] for s in seen) == 6
+    same_everywhere(model.module.last.bias.grad.numpy())
+
+
+# -- mixed precision -----------------------------------------------------------------------------------------------------
+
+
+@ranks.ranks(2)
+def an_overflow_on_one_rank_skips_everywhere(rank, size):
+    for view in (False, True):
+        model = DDP(made(), gradient_as_bucket_view=view)
+        optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cpu", init_scale=2.0**10)
+        skipped, before = [], row(model)
+        for step in range(4):
+            x, y = share(rank, size, step)
+            optimizer.zero_grad()
+            with ampc.autocast("cpu", dtype=ampc.float16):
+                loss = F.cross_entropy(model(x), y)
+            if step == 1 and rank == 1:  # its gradients overflow, its loss does not
+                loss = loss + _overflows(model.module.last.weight)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            skipped.append(scaler.last_step.skipped)
+            same_everywhere(np.array([float(norm) if math.isfinite(float(norm)) else -1.0, scaler.get_scale(), *row(model)]))
+        assert skipped == [False, True, False, False] and scaler.get_scale() == 2.0**9 and not np.array_equal(before, row(model))
+
+
+class _Overflow(ampc.autograd.Function):
+    @staticmethod
+    def forward(ctx, w):
+        return w.sum() * 0
+
+    @staticmethod
+    def backward(ctx, g):
+        return ampc.full((3, 16), math.inf)
+
+
+def _overflows(w):
+    return _Overflow.apply(w)
+
+
+@ranks.ranks(2)
+def a_bad_loss_on_one_rank_keeps_every_scale(rank, size):
+    model = DDP(made())
+    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cpu", init_scale=2.0**10)
+    x, y = share(rank, size)
+    if rank == 1:
+        x = x * math.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scaler.scale(F.cross_entropy(model(x), y)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert scaler.last_step.skipped and scaler.get_scale() == 2.0**10
+
+
+@ranks.ranks(2)
+def scales_that_differ(rank, size):
+    model = DDP(made())
+    scaler = ampc.amp.GradScaler("cpu", init_scale=2.0**(10 + rank))
+    x, y = share(rank, size)
+    raised(RuntimeError, "the ranks' scales differ, they are from 1024 to 2048", scaler.scale(F.cross_entropy(model(x), y)).backward)
+
+
+@ranks.ranks(2)
+def parameters_of_sixteen_bits(rank, size):
+    for dtype in (ampc.bfloat16, ampc.float16):
+        model = DDP(made().to(dtype))
+        x, y = share(rank, size)
+        F.cross_entropy(model(x.to(dtype)).float(), y).backward()
+        assert all(p.grad.dtype == dtype for p in model.parameters())
+        same_everywhere(model.module.last.bias.grad.float().numpy())
+
+
+# -- batch norm ----------------------------------------------------------------------------------------------------------
+
+
+@ranks.ranks(2)
+def batch_norm_over_all_ranks(rank, size):
+    for shape, kind in (((10, 4), nn.BatchNorm1d), ((6, 4, 3, 3), nn.BatchNorm2d)):
+        draw = np.random.default_rng(5)
+        data, weights = (ampc.tensor(draw.normal(3, 2, shape).astype("f4")) for _ in range(2))
+        cut = 2  # ranks with batches of other sizes
+        mine = slice(0, cut) if rank == 0 else slice(cut, None)
+        whole, part = kind(4), nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(kind(4)))
+        assert type(part[0]) is nn.SyncBatchNorm and list(part.state_dict())[0] == "0.weight"
+        x, y = data.clone().requires_grad_(), data[mine].clone().requires_grad_()
+        want, got = whole(x), part(y)
+        (want * weights).sum().backward()
+        (got * weights[mine]).sum().backward()
+        assert ampc.allclose(got, want[mine], atol=1e-5) and ampc.allclose(y.grad, x.grad[mine], atol=1e-5)
+        grad = part[0].weight.grad.clone()
+        dist.all_reduce(grad)
+        assert ampc.allclose(grad, whole.weight.grad, atol=1e-4)
+        assert ampc.allclose(part[0].running_mean, whole.running_mean) and ampc.allclose(part[0].running_var, whole.running_var)
+        assert ampc.allclose(part.eval()(y), whole.eval()(x)[mine], atol=1e-5)
+    model = DDP(nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))))
+    same_everywhere(trained(model, 3, rank, size))
+
+
+# -- data ----------------------------------------------------------------------------------------------------------------
+
+
+@ranks.ranks(2)
+def samplers_know_the_group(rank, size):
+    sampler = ampc.utils.data.distributed.DistributedSampler(list(range(9)), shuffle=False)
+    assert (sampler.rank, sampler.num_replicas) == (rank, size) and list(sampler) == [0, 2, 4, 6, 8] if rank == 0 else [1, 3, 5, 7, 0]
+    shuffled = ampc.utils.data.distributed.DistributedSampler(list(range(10)), seed=3)
+    shuffled.set_epoch(2)
+    found = [None] * size
+    dist.all_gather_object(found, list(shuffled))
+    assert sorted(found[0] + found[1]) == list(range(10))

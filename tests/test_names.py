@@ -218,9 +218,10 @@ def test_one_process():
     assert not ampc.distributed.is_initialized() and ampc.distributed.get_rank() == 0 and ampc.distributed.get_world_size() == 1
     model = ampc.nn.DataParallel(ampc.nn.Linear(2, 3))
     assert set(model.state_dict()) == {"module.weight", "module.bias"} and model(ampc.ones(1, 2)).shape == (1, 3)
-    for call in (lambda: ampc.nn.parallel.DistributedDataParallel(model), lambda: ampc.nn.DataParallel(model, [0, 1])):
-        with pytest.raises(RuntimeError, match="not there yet"):
-            call()
+    with pytest.raises(RuntimeError, match="ampc run --nproc"):
+        ampc.nn.DataParallel(model, [0, 1])
+    with pytest.raises(ValueError, match="call init_process_group"):
+        ampc.nn.parallel.DistributedDataParallel(model)
 
 
 def test_multiprocessing():

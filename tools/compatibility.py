@@ -50,7 +50,7 @@ DIFFERENT = {
     "torch.manual_seed": "random numbers differ from torch's, and do not depend on the number of threads", "torch.use_deterministic_algorithms": "no effect: every operator is deterministic",
     "torch.set_float32_matmul_precision": "affects GPUs only (TF32); the CPU computes products in float32", "torch.utils.checkpoint.checkpoint": "use_reentrant is False by default",
     "torch.nn.DataParallel": "uses one device: runs the wrapped module", "torch.nn.utils.skip_init": "the parameters have first values",
-    "torch.nn.SyncBatchNorm": "uses one process: the same as batch norm", "torch.from_dlpack": "no complex types",
+    "torch.from_dlpack": "no complex types",
     "torch.Tensor.is_pinned": "memory is page-locked only if there is a GPU", "torch.nn.functional.scaled_dot_product_attention": "a query whose keys are all masked gives 0, not nan",
     **{f"torch.{n}": "only a name, for tables and comparisons; tensors cannot have it" for n in (
         "complex32", "complex64", "complex128", "cfloat", "cdouble", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")},

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
+from ..._ops import cat
+from ...autograd.grad_mode import no_grad
 from .. import functional as F
 from ._function_module import OfDims
 from .normalization import _Affine
@@ -89,15 +91,66 @@ class BatchNorm3d(_BatchNorm, dims=(5,)):
 
 
 class SyncBatchNorm(_BatchNorm, dims=(2, 3, 4, 5)):
-    """Batch norm over the batch of all processes. There is one process, so it is batch norm of [N, C, ...]; ValueError below 2
-    dimensions."""
+    """Batch norm of [N, C, ...] over the batches of all processes of a group together, which may have other sizes, while training. It computes in
+    float32. In evaluation, and where there is one process, it is batch norm. ValueError below 2 dimensions."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True,
                  track_running_stats: bool = True, process_group: Any = None, device: Any = None, dtype: Any = None, *,
                  bias: bool = True) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def forward(self, input: Tensor) -> Tensor:
+        from ...distributed.groups import get_world_size
+
+        if not (self.training or self.running_mean is None) or get_world_size(self.process_group) < 2:
+            return super().forward(input)
+        self._check_input_dim(input)
+        if input.shape[1] != self.num_features:
+            raise RuntimeError(f"SyncBatchNorm: expected {self.num_features} channels, got shape {list(input.shape)}")
+        x = input if input.dtype == _C.float64 else input.float()
+        mean, var, count = self._statistics(x)
+        if self.training and self.track_running_stats:
+            self._keep(mean.detach(), var.detach(), count)
+        shape = [1, -1, *[1] * (x.ndim - 2)]
+        y = (x - mean.view(shape)) * (var + self.eps).rsqrt().view(shape)
+        if self.weight is not None:
+            y = y * self.weight.view(shape)
+        return (y if self.bias is None else y + self.bias.view(shape)).to(input.dtype)
+
+    def _statistics(self, x: Tensor) -> Tuple[Tensor, Tensor, float]:
+        """Mean and variance of each channel over all processes, and of how many values. ValueError for fewer than two."""
+        from ...distributed._differentiable import sum_over_ranks
+
+        dims = [d for d in range(x.ndim) if d != 1]
+        mine = make.full((1,), x.numel() // max(x.shape[1], 1), dtype=x.dtype, device=x.device)
+        sums = sum_over_ranks(cat([x.sum(dims), mine]), self.process_group)
+        count = sums[-1].item()
+        if count < 2:
+            raise ValueError(f"SyncBatchNorm: expected more than one value of each channel over all processes, got {count:g}")
+        mean = sums[:-1] / count
+        centred = x - mean.view([1, -1, *[1] * (x.ndim - 2)])
+        return mean, sum_over_ranks((centred * centred).sum(dims), self.process_group) / count, count
+
+    def _keep(self, mean: Tensor, var: Tensor, count: float) -> None:
+        self.num_batches_tracked.add_(1)
+        momentum = 1.0 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
+        with no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
+            self.running_var.lerp_((var * (count / (count - 1))).to(self.running_var.dtype), momentum)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
-        """``module`` itself: its batch norms are right for one process."""
-        return module
+        """``module`` with a SyncBatchNorm, which has the same parameters and buffers, for each batch norm in it; a batch norm itself is
+        replaced by the result."""
+        result = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
+            result = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group)
+            for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+                setattr(result, name, getattr(module, name))
+            result.training = module.training
+        for name, child in module.named_children():
+            new = cls.convert_sync_batchnorm(child, process_group)
+            if new is not child:
+                setattr(result, name, new)
+        return result

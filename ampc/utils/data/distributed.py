@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterator, Optional
 
 from ... import _creation as make
+from ...distributed.groups import get_rank, get_world_size
 from .sampler import Sampler
 
 
@@ -13,11 +14,13 @@ class DistributedSampler(Sampler):
 
     They are every ``num_replicas``-th index of a permutation by ``seed`` and `set_epoch`, or in order without ``shuffle``. All processes
     get the same number: indices from the beginning are repeated, or the last ones dropped with ``drop_last``. ValueError for a rank
-    outside the range."""
+    outside the range.
+
+    ``num_replicas`` and ``rank`` are by default those of the group of all processes, and without one 1 and 0."""
 
     def __init__(self, dataset: Any, num_replicas: Optional[int] = None, rank: Optional[int] = None, shuffle: bool = True, seed: int = 0,
                  drop_last: bool = False) -> None:
-        self.num_replicas, self.rank = 1 if num_replicas is None else num_replicas, 0 if rank is None else rank
+        self.num_replicas, self.rank = get_world_size() if num_replicas is None else num_replicas, get_rank() if rank is None else rank
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(f"DistributedSampler: `rank` must be in [0, {self.num_replicas}), got {self.rank}")
         self.dataset, self.shuffle, self.seed, self.drop_last, self.epoch = dataset, shuffle, seed, drop_last, 0

@@ -1,0 +1,76 @@
+"""Buckets: gradients of several parameters in one row of memory, which travel in one message."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence
+
+from ... import _creation as make
+from ..._C import Tensor
+
+FIRST_BYTES = 1 << 20  # the first bucket is small, so that the first message leaves early
+
+
+class Bucket:
+    """Parameters by their numbers, and a row with a view for each one's gradient."""
+
+    def __init__(self, index: int, numbers: List[int], parameters: Sequence[Tensor]) -> None:
+        self.index, self.numbers = index, numbers
+        self.parameters = [parameters[i] for i in numbers]
+        first = self.parameters[0]
+        self.row = make.zeros(sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device)
+        self.views: List[Tensor] = []
+        begin = 0
+        for p in self.parameters:
+            self.views.append(self.row[begin:begin + p.numel()].view(p.shape))
+            begin += p.numel()
+        self.place = {number: i for i, number in enumerate(numbers)}
+        self.waits = set(numbers)  # for these gradients
+        self.work: Any = None  # a Work or Future of the message
+
+
+class GradBucket:
+    """What a communication hook gets: the gradients of a bucket."""
+
+    def __init__(self, bucket: Bucket, is_last: bool) -> None:
+        self._bucket, self._is_last = bucket, is_last
+
+    def index(self) -> int:
+        """Its number, in the order of messages."""
+        return self._bucket.index
+
+    def buffer(self) -> Tensor:
+        """All gradients in a row: this process' own, neither summed nor divided."""
+        return self._bucket.row
+
+    def gradients(self) -> List[Tensor]:
+        """Views of the row with the parameters' shapes."""
+        return list(self._bucket.views)
+
+    def parameters(self) -> List[Tensor]:
+        """The parameters."""
+        return list(self._bucket.parameters)
+
+    def is_last(self) -> bool:
+        """Whether it is the last one of a backward pass."""
+        return self._is_last
+
+    def set_buffer(self, buffer: Tensor) -> None:
+        """Writes other values into the row."""
+        self._bucket.row.copy_(buffer.reshape(-1))
+
+
+def make_buckets(order: Sequence[int], parameters: Sequence[Tensor], limit: int) -> List[Bucket]:
+    """Buckets of at most ``limit`` bytes (the first FIRST_BYTES) in the given order of parameters; one dtype and device each."""
+    lists: List[List[int]] = []
+    open_: Dict[Any, List[int]] = {}
+    used: Dict[Any, int] = {}
+    for number in order:
+        p = parameters[number]
+        key, size = (p.dtype, p.device), p.numel() * p.element_size()
+        full = min(limit, FIRST_BYTES) if key in open_ and open_[key] is lists[0] else limit
+        if key not in open_ or used[key] + size > full:
+            open_[key], used[key] = [], 0
+            lists.append(open_[key])
+        open_[key].append(number)
+        used[key] += size
+    return [Bucket(i, numbers, parameters) for i, numbers in enumerate(lists)]

@@ -1,0 +1,203 @@
+"""Gradients' way between processes: each is put into its bucket when backward has it, and a full bucket leaves at once."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
+
+from ... import _C
+from ... import _creation as make
+from ..._C import Tensor
+from ...autograd.grad_mode import no_grad
+from ...distributed.collectives import all_reduce
+from ...distributed.groups import ProcessGroup
+from ...distributed.reductions import ReduceOp
+from . import _scalers
+from ._buckets import Bucket, GradBucket, make_buckets
+
+
+class Reducer:
+    """Averages the gradients of ``parameters`` over the processes of ``group``, which is this reducer's alone.
+
+    A pass begins with the first gradient, and ends with the last: then the averages are in ``.grad``. Buckets leave in one order in all
+    processes. After the first pass they are made anew, in the order in which rank 0's gradients came."""
+
+    def __init__(self, names: Sequence[str], parameters: Sequence[Tensor], group: ProcessGroup, limit: int, as_views: bool, rebuilds: bool) -> None:
+        self._names, self._parameters, self._group, self._limit = list(names), list(parameters), group, limit
+        self._as_views, self._rebuilds = as_views, rebuilds
+        self._order: List[int] = []  # of the gradients of this pass
+        self._used: Set[int] = set()  # parameters with a gradient since the last average
+        self._next = 0  # the bucket that leaves next
+        self.unused: Set[int] = set()  # parameters that this pass does not reach
+        self.finds_unused = False
+        self.averages = True  # False within no_sync
+        self.hook: Optional[Tuple[Any, Callable[..., Any]]] = None
+        self._set_buckets(range(len(parameters) - 1, -1, -1))
+        self._handles = [p.register_post_accumulate_grad_hook(self._hook_of(i)) for i, p in enumerate(parameters)]
+        _scalers.begin()
+
+    def _hook_of(self, number: int) -> Callable[[Tensor], None]:
+        def ready(parameter: Tensor) -> None:
+            self._used.add(number)
+            if self.averages:
+                with no_grad():
+                    self._ready(number)
+
+        return ready
+
+    def _set_buckets(self, order: Sequence[int]) -> None:
+        self._buckets = make_buckets(order, self._parameters, self._limit)
+        self._bucket_of = {number: bucket for bucket in self._buckets for number in bucket.numbers}
+
+    # -- a pass
+
+    def missing(self) -> List[str]:
+        """The names of parameters whose gradients an unfinished pass waits for; none where no pass has begun."""
+        if not self._order:
+            return []
+        return [self._names[i] for i in range(len(self._names)) if i in self._bucket_of[i].waits]
+
+    def _ready(self, number: int) -> None:
+        if not self._order:
+            for other in sorted(self.unused - {number}):
+                self._fill(other)
+        self._order.append(number)
+        if number in self.unused:
+            self.unused.discard(number)
+        self._fill(number)
+        while self._next < len(self._buckets) and not self._buckets[self._next].waits:
+            self._leave(self._buckets[self._next])
+            self._next += 1
+        if self._next == len(self._buckets):
+            self._finish()
+
+    def _fill(self, number: int) -> None:
+        bucket, p = self._bucket_of[number], self._parameters[number]
+        if number not in bucket.waits:
+            raise RuntimeError(f"DistributedDataParallel: parameter {self._names[number]} has got a second gradient before "
+                               f"{self._first(self.missing())} got the first. Each backward pass must reach every parameter once; "
+                               "find_unused_parameters=True leaves out those that it does not reach")
+        bucket.waits.discard(number)
+        view = bucket.views[bucket.place[number]]
+        if p.grad is None:
+            view.zero_()
+            return
+        if p.grad.shape != view.shape or p.grad.dtype != view.dtype:
+            raise RuntimeError(f"DistributedDataParallel: the gradient of {self._names[number]} is {p.grad.dtype} of shape {list(p.grad.shape)}, "
+                               f"its parameter was {view.dtype} of shape {list(view.shape)} when it was wrapped")
+        if p.grad.is_set_to(view):
+            return
+        view.copy_(p.grad.detach())
+        if self._as_views:
+            p.grad = view
+
+    @staticmethod
+    def _first(names: List[str]) -> str:
+        more = f" and {len(names) - 5} others" if len(names) > 5 else ""
+        return (", ".join(names[:5]) + more) or "others"
+
+    def _leave(self, bucket: Bucket) -> None:
+        if self.hook is None:
+            bucket.work = all_reduce(bucket.row, ReduceOp.AVG, self._group, async_op=True)
+            return
+        state, hook = self.hook
+        bucket.work = hook(state, GradBucket(bucket, bucket is self._buckets[-1]))
+        if not hasattr(bucket.work, "wait"):
+            raise RuntimeError(f"DistributedDataParallel: a communication hook must return a torch.futures.Future, got {type(bucket.work).__name__}")
+
+    def _finish(self) -> None:
+        used, order = self._agree(), self._order
+        for bucket in self._buckets:
+            self._bring(bucket, used)
+        self._order, self._next, self._used, self.unused = [], 0, set(), set()
+        for bucket in self._buckets:
+            bucket.waits, bucket.work = set(bucket.numbers), None
+        _C._set_provenance(self._parameters, "same")
+        if self._rebuilds:
+            self._rebuilds = False
+            self._rebuild(order)
+
+    def _agree(self) -> Optional[List[float]]:
+        """Which parameters any process has used; None where all count as used. The scalers agree in the same message."""
+        own = _scalers.facts()
+        if self.finds_unused:
+            own += [float(i in self._used) for i in range(len(self._parameters))]
+        message = make.tensor(own, dtype=_C.float64, device="cpu")
+        all_reduce(message, ReduceOp.MAX, self._group)
+        largest = message.tolist()
+        for bucket in self._buckets:  # all have left, and none may be on its way when an error ends the pass
+            self._wait(bucket)
+        _scalers.take(largest[:_scalers.FACTS])
+        return largest[_scalers.FACTS:] if self.finds_unused else None
+
+    def _wait(self, bucket: Bucket) -> None:
+        found = bucket.work.wait()
+        if self.hook is not None:
+            found = found[0] if isinstance(found, (list, tuple)) else found
+            if found is not bucket.row:
+                bucket.row.copy_(found.reshape(-1))
+
+    def _bring(self, bucket: Bucket, used: Optional[List[float]]) -> None:
+        for number, p, view in zip(bucket.numbers, bucket.parameters, bucket.views):
+            if used is not None and not used[number]:
+                continue  # as it was
+            if p.grad is None:
+                p.grad = view if self._as_views else view.clone()
+            elif not p.grad.is_set_to(view):
+                p.grad.detach().copy_(view)
+
+    def _rebuild(self, order: List[int]) -> None:
+        """Buckets in the order of rank 0's gradients."""
+        got: List[Any] = []
+        comm = self._group.comm
+        self._group.submit("the order of gradients", lambda: got.append(comm.bcast(order))).wait()
+        known = set(got[0])
+        self._set_buckets(got[0] + [i for i in range(len(self._parameters) - 1, -1, -1) if i not in known])
+        if self._as_views:
+            for bucket in self._buckets:
+                for p, view in zip(bucket.parameters, bucket.views):
+                    if p.grad is not None:
+                        view.copy_(p.grad.detach())
+                        p.grad = view
+
+    # -- between passes
+
+    def check_finished(self) -> None:
+        """RuntimeError, which names parameters, where the last pass has not reached all."""
+        names = self.missing()
+        if names:
+            raise RuntimeError(f"DistributedDataParallel: the last backward pass gave no gradient to {self._first(names)}, so the ranks' gradients "
+                               "were not averaged. Every output must enter the loss; for models of which a pass uses a part, set "
+                               "find_unused_parameters=True")
+
+    def find_unused(self, outputs: Any) -> None:
+        """Notes the parameters that no tensor of ``outputs`` depends on."""
+        reached = _reached(outputs)
+        unused = {i for i, p in enumerate(self._parameters) if id(p) not in reached}
+        self.unused = unused
+
+
+def _tensors(values: Any) -> List[Tensor]:
+    if isinstance(values, Tensor):
+        return [values]
+    if isinstance(values, dict):
+        values = list(values.values())
+    elif hasattr(values, "__dataclass_fields__"):
+        values = [getattr(values, name) for name in values.__dataclass_fields__]
+    return [t for value in values for t in _tensors(value)] if isinstance(values, (list, tuple)) else []
+
+
+def _reached(outputs: Any) -> Set[int]:
+    """The ids of the leaves that the tensors depend on."""
+    tensors = _tensors(outputs)
+    found = {id(t) for t in tensors if t.is_leaf}
+    nodes = [t.grad_fn for t in tensors if t.grad_fn is not None]
+    seen = set(nodes)
+    while nodes:
+        node = nodes.pop()
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        for before, _ in node.next_functions:
+            if before is not None and before not in seen:
+                seen.add(before)
+                nodes.append(before)
+    return found
