@@ -3,8 +3,10 @@ all of it in one launch for each number of processes."""
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +84,22 @@ def test_a_script_for_torch_is_started(tmp_path, before):
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.strip().split("\n")) == [f"[rank {r}] {r} 2 {r} 2 [3.0, 3.0] ['--lr', '3']" for r in range(2)]
     assert done.stderr.count("'gloo' means MPI here") == 1
+
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_example_in_two_processes(tmp_path):
+    done = ampc_run(tmp_path, "--nproc", "2", str(ROOT / "examples" / "distributed.py"))
+    assert done.returncode == 0 and done.stdout.count("on 2 processes") == 4 and "[rank 0] epoch 3" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("number, block", enumerate(re.findall(r"^```py\n(.*?)^```$", (ROOT / "docs" / "distributed.md").read_text(), re.M | re.S)))
+def test_blocks_of_the_page_run(tmp_path, number, block):
+    (tmp_path / "train.py").write_text(block)
+    done = ampc_run(tmp_path, "--nproc", "2", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert number != 0 or (tmp_path / "model.safetensors").exists()
 
 
 def test_what_cannot_be_started(tmp_path, monkeypatch):
