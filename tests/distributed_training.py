@@ -1,5 +1,6 @@
 """More of what test_distributed.py runs in several processes, see ``ranks``: training."""
 
+import contextlib
 import math
 import warnings
 
@@ -229,6 +230,30 @@ def _overflows(w):
 
 
 @ranks.ranks(2)
+def the_guard_finds_nothing(rank, size):
+    """Gradients that travel are not taken for edited ones, accumulated, scaled and clipped."""
+    for view in (False, True):
+        model = DDP(made(), gradient_as_bucket_view=view)
+        optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=0.01), ampc.amp.GradScaler("cpu", init_scale=2.0**10)
+        ampc.doctor.reports(clear=True)
+        for step in range(6):
+            x, y = share(rank, size, step)
+            with model.no_sync() if step % 2 == 0 else contextlib.nullcontext(), ampc.autocast("cpu", dtype=ampc.float16):
+                loss = F.cross_entropy(model(x), y)
+                scaled = scaler.scale(loss / 2)
+            with model.no_sync() if step % 2 == 0 else contextlib.nullcontext():
+                scaled.backward()
+            if step % 2:
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad(set_to_none=step == 3)
+        assert {r.rule for r in ampc.doctor.reports(clear=True)} <= {"autocast-without-effect"}
+        same_everywhere(row(model))
+
+
+@ranks.ranks(2)
 def a_bad_loss_on_one_rank_keeps_every_scale(rank, size):
     model = DDP(made())
     optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cpu", init_scale=2.0**10)
@@ -299,3 +324,21 @@ def samplers_know_the_group(rank, size):
     found = [None] * size
     dist.all_gather_object(found, list(shuffled))
     assert sorted(found[0] + found[1]) == list(range(10))
+
+
+class Squares(ampc.utils.data.Dataset):
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, i):
+        return ampc.tensor([float(i)] * 6)
+
+
+@ranks.ranks(2)
+def loaders_with_workers(rank, size):
+    data = Squares()
+    sampler = ampc.utils.data.distributed.DistributedSampler(data, shuffle=False)
+    total = sum(float(b.sum()) for b in ampc.utils.data.DataLoader(data, batch_size=4, sampler=sampler, num_workers=2))
+    t = ampc.tensor(total)
+    dist.all_reduce(t)
+    assert t.item() == 6 * sum(range(16))

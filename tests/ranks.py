@@ -260,20 +260,26 @@ def arguments(rank, size):
     raised(TypeError, "`tensor` must be a Tensor, got list", dist.all_reduce, [x])
     raised(TypeError, "`op` must be one of", dist.all_reduce, x, "sum")
     raised(RuntimeError, "has no values", dist.all_reduce, ampc.ones(2, device="meta"))
-    raised(ValueError, "a tensor for each of the 2 ranks", dist.all_gather, [x], x)
+    raised(RuntimeError, "a tensor for each of the 2 ranks", dist.all_gather, [x], x)
     raised(RuntimeError, "must have 2 elements", dist.all_gather, [x, ampc.ones(3)], x)
+    raised(ValueError, "of ampc.float32, got [2] of ampc.float64", dist.all_gather, [x, x.double()], x)
+    raised(ValueError, "must be None in every rank" if rank else "must be given", dist.gather, x, [x] if rank else None)
+    raised(RuntimeError, "`tag` must be a number from 0", dist.isend, x, 1 - rank, tag=-1)
+    raised(RuntimeError, "`dst` must be one of", dist.reduce, x, 2)
     raised(ValueError, "`src` or `group_src`", dist.broadcast, x)
     raised(ValueError, "`src` must be one of", dist.broadcast, x, 2)
     raised(RuntimeError, "cannot share alike", dist.all_to_all_single, ampc.ones(3), ampc.ones(3))
     raised(ValueError, "there already", dist.init_process_group)
     raised(TypeError, "`timeout` must be a datetime.timedelta", dist.monitored_barrier, timeout=3)
     raised(ValueError, "`ranks` must be different", dist.new_group, [0, 2])
-    raised(TypeError, "`group` must be a ProcessGroup", dist.all_reduce, x, group="all")
+    raised(ValueError, "`group` must be a ProcessGroup", dist.all_reduce, x, group="all")
 
 
 @ranks(2)
 def a_group_again(rank, size):
+    old = dist.new_group([0, 1])
     dist.destroy_process_group()
+    raised(RuntimeError, "the group was destroyed", dist.all_reduce, ampc.ones(1), group=old)
     assert not dist.is_initialized() and dist.get_world_size() == 1
     raised(ValueError, "call init_process_group() first", dist.all_reduce, ampc.ones(1))
     raised(RuntimeError, "start them with `ampc run --nproc 3", dist.init_process_group, world_size=3)

@@ -19,18 +19,21 @@ def check_tensor(what: str, name: str, t: Any) -> Tensor:
 
 
 def check_list(what: str, name: str, tensors: Any, size: int) -> List[Tensor]:
-    """The tensors without history. TypeError for other things; ValueError for another number than the group's size."""
+    """The tensors without history. ValueError for None; TypeError for other things; RuntimeError for another number than the group's size."""
+    if tensors is None:
+        raise ValueError(f"{what}: `{name}` must be given in this rank")
     if not isinstance(tensors, Sequence) or isinstance(tensors, str):
         raise TypeError(f"{what}: `{name}` must be a list of Tensors, got {type(tensors).__name__}")
     if len(tensors) != size:
-        raise ValueError(f"{what}: `{name}` must have a tensor for each of the {size} ranks of the group, got {len(tensors)}")
+        raise RuntimeError(f"{what}: `{name}` must have a tensor for each of the {size} ranks of the group, got {len(tensors)}")
     return [check_tensor(what, f"{name}[{i}]", t) for i, t in enumerate(tensors)]
 
 
 def check_like(what: str, name: str, t: Tensor, like: Tensor, numel: int) -> None:
-    """RuntimeError for another dtype than that of ``like``, or another number of elements."""
+    """ValueError for another dtype than that of ``like``; RuntimeError for another number of elements."""
     if t.dtype != like.dtype or t.numel() != numel:
-        raise RuntimeError(f"{what}: `{name}` must have {numel} elements of {like.dtype}, got {list(t.shape)} of {t.dtype}")
+        kind = ValueError if t.dtype != like.dtype else RuntimeError
+        raise kind(f"{what}: `{name}` must have {numel} elements of {like.dtype}, got {list(t.shape)} of {t.dtype}")
 
 
 def row(t: Tensor) -> Tensor:

@@ -57,17 +57,17 @@ def board() -> Board:
 
 
 def _listen_to_the_end(MPI: Any, started_here: bool) -> None:
-    before = sys.excepthook
+    before, _found["process"] = sys.excepthook, os.getpid()
 
     def note(kind: Any, error: BaseException, trace: Any) -> None:
-        board().fail(_in_short(error))
+        if _is_own():
+            board().fail(_in_short(error))
         before(kind, error, trace)
 
     sys.excepthook = note
-    process = os.getpid()
 
     def end() -> None:
-        if os.getpid() != process:  # a forked one, which is none of MPI's
+        if not _is_own():
             return
         if board().failed():
             _linger()
@@ -79,6 +79,11 @@ def _listen_to_the_end(MPI: Any, started_here: bool) -> None:
     atexit.register(end)
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminated)
+
+
+def _is_own() -> bool:
+    """Whether this process has started MPI, and is not forked from one that has, such as a DataLoader's worker."""
+    return _found["process"] == os.getpid()
 
 
 def _in_short(error: BaseException) -> str:
@@ -99,7 +104,7 @@ def _terminated(number: int, frame: Any) -> None:
     """mpiexec ends all processes when one has died, which is then named; else the signal does what it does without this."""
     ranks = list(range(_found["MPI"].COMM_WORLD.size))
     end = time.monotonic() + 0.3
-    while time.monotonic() < end and not board().failed():
+    while _is_own() and time.monotonic() < end and not board().failed():
         gone = board().gone(ranks)
         if gone is not None:
             raise DistBackendError(f"{gone}; the launcher ends all processes")

@@ -15,6 +15,7 @@ from .._C import Tensor
 from .._callers import warn
 from . import _mpi
 from ._memory import bring_back, check_like, check_list, check_tensor, flat, memory, row, spread
+from .errors import WrongRank
 from .groups import ProcessGroup, get_group_rank, group_of, is_member
 from .reductions import ReduceOp, check_reduction, type_and_op, type_of_bytes, widened
 from .work import Work
@@ -59,18 +60,19 @@ def submit(group: ProcessGroup, async_op: bool, what: str, f: Callable[[], Any],
 
 
 def place(what: str, group: ProcessGroup, name: str, rank: Optional[int], group_rank: Optional[int], default: Optional[int] = None) -> int:
-    """The rank in the group of a root or partner, which is given by its rank among all or in the group. ValueError for both or neither."""
+    """The rank in the group of a root or partner, which is given by its rank among all or in the group. ValueError for both or neither, or for a
+    rank that there is not, which is a RuntimeError, too."""
     if rank is not None and group_rank is not None:
         raise ValueError(f"{what}: `{name}` and `group_{name}` exclude each other")
     if group_rank is not None:
         if not 0 <= group_rank < group.size():
-            raise ValueError(f"{what}: `group_{name}` must be from 0 to {group.size() - 1}, got {group_rank}")
+            raise WrongRank(f"{what}: `group_{name}` must be from 0 to {group.size() - 1}, got {group_rank}")
         return group_rank
     rank = default if rank is None else rank
     if rank is None:
         raise ValueError(f"{what}: `{name}` or `group_{name}` says which rank")
     if rank not in group.ranks:
-        raise ValueError(f"{what}: `{name}` must be one of the group's ranks {group.ranks}, got {rank}")
+        raise WrongRank(f"{what}: `{name}` must be one of the group's ranks {group.ranks}, got {rank}")
     return get_group_rank(group, rank)
 
 

@@ -17,3 +17,7 @@ class DistNetworkError(DistError):
 
 class DistStoreError(DistError):
     """A store could not be read or written."""
+
+
+class WrongRank(RuntimeError, ValueError):
+    """There is no such rank, or it cannot be meant. torch raises one or the other."""

@@ -27,7 +27,8 @@ class ProcessGroup:
         _last_number[0] = self.number = max(comm.allgather(_last_number[0])) + 1  # the same in every process of the group
         self._mine, self._count, self._worker, self.barriers = comm.rank, itertools.count(1), Worker(), itertools.count()
         self.checks = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() != "OFF"
-        self.broken = ""
+        self.broken = ""  # why it cannot be used any more
+        self._twins: List[ProcessGroup] = []
 
     def rank(self) -> int:
         """This process' rank in the group."""
@@ -88,12 +89,15 @@ class ProcessGroup:
 
     def twin(self, description: str) -> ProcessGroup:
         """A group of the same processes whose operations run beside this one's. All of them must call it."""
-        return ProcessGroup(self.comm.Dup(), self.ranks, self.seconds, description)
+        self._twins.append(ProcessGroup(self.comm.Dup(), self.ranks, self.seconds, description))
+        return self._twins[-1]
 
     def stop(self) -> None:
-        """Ends its thread."""
-        if not self.broken:
-            self._worker.stop(self.seconds)
+        """Ends its thread, and those of its twins. DistBackendError while an operation runs."""
+        for group in (*self._twins, self):
+            if not group.broken:
+                group._worker.stop(group.seconds)
+            group.broken = "the group was destroyed"
 
 
 # -- the group of all --------------------------------------------------------------------------------------------------
@@ -188,13 +192,13 @@ def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
 
 
 def group_of(what: str, group: Any = None) -> ProcessGroup:
-    """The group that is meant: None is that of all processes. ValueError where there is none yet; TypeError for what is no group."""
+    """The group that is meant: None is that of all processes. ValueError where there is none yet, or for what is no group."""
     if group is None:
         if names.WORLD is None:
             raise ValueError(f"{what}: the default process group is not there; call init_process_group() first")
         return names.WORLD
     if not isinstance(group, ProcessGroup):
-        raise TypeError(f"{what}: `group` must be a ProcessGroup or None, got {type(group).__name__}")
+        raise ValueError(f"{what}: `group` must be a ProcessGroup or None, got {type(group).__name__}")
     return group
 
 

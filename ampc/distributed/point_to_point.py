@@ -10,6 +10,7 @@ from .._C import Tensor
 from . import _mpi
 from ._memory import bring_back, check_tensor, memory, row
 from .collectives import left_out, place
+from .errors import WrongRank
 from .groups import ProcessGroup, group_of
 from .work import Transfer, seconds_of
 
@@ -19,13 +20,13 @@ MARK = 1 << 20  # the tags from here on are of the barrier's messages, two for e
 def _partner(what: str, group: ProcessGroup, name: str, rank: Optional[int], group_rank: Optional[int]) -> int:
     found = place(what, group, name, rank, group_rank)
     if found == group.rank():
-        raise ValueError(f"{what}: `{name}` is this process itself (rank {group.ranks[found]})")
+        raise WrongRank(f"{what}: `{name}` is this process itself (rank {group.ranks[found]})")
     return found
 
 
 def _check_tag(what: str, tag: Any) -> int:
     if isinstance(tag, bool) or not isinstance(tag, int) or not 0 <= tag < MARK:
-        raise ValueError(f"{what}: `tag` must be a number from 0 to {MARK - 1}, got {tag!r}")
+        raise RuntimeError(f"{what}: `tag` must be a number from 0 to {MARK - 1}, got {tag!r}")
     return tag
 
 

@@ -69,7 +69,12 @@ def start_all(nproc: int, command: List[str]) -> int:
     except _launcher.CannotStart as error:
         print(f"ampc run: {error}", file=sys.stderr)
         return 2
-    return subprocess.call(line, env=_launcher.environment(nproc, os.environ))
+    with subprocess.Popen(line, env=_launcher.environment(nproc, os.environ)) as running:
+        try:
+            return running.wait()
+        except KeyboardInterrupt:  # which mpiexec has got, too, and ends the processes
+            running.wait()
+            return 130
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence
 
+from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
 
@@ -18,14 +19,21 @@ class Bucket:
         self.parameters = [parameters[i] for i in numbers]
         first = self.parameters[0]
         self.row = make.zeros(sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device)
-        self.views: List[Tensor] = []
-        begin = 0
-        for p in self.parameters:
-            self.views.append(self.row[begin:begin + p.numel()].view(p.shape))
-            begin += p.numel()
+        self.views = _views(self.row, self.parameters)
         self.place = {number: i for i, number in enumerate(numbers)}
         self.waits = set(numbers)  # for these gradients
         self.work: Any = None  # a Work or Future of the message
+
+
+def _views(row: Tensor, parameters: Sequence[Tensor]) -> List[Tensor]:
+    """Parts of the row with the parameters' shapes. Each is a storage of its own on that memory: a write to one is none to the others."""
+    views, begin, storage = [], 0, row.untyped_storage()
+    for p in parameters:
+        end = begin + p.numel() * p.element_size()
+        empty = make.empty(p.shape, dtype=p.dtype, device="meta")
+        views.append(_C._storage_tensor(storage[begin:end], p.dtype, 0, tuple(p.shape), empty.stride()))
+        begin = end
+    return views
 
 
 class GradBucket:

@@ -85,6 +85,7 @@ class Reducer:
             raise RuntimeError(f"DistributedDataParallel: the gradient of {self._names[number]} is {p.grad.dtype} of shape {list(p.grad.shape)}, "
                                f"its parameter was {view.dtype} of shape {list(view.shape)} when it was wrapped")
         if p.grad.is_set_to(view):
+            view.untyped_storage()  # a factor that was left for later is multiplied in
             return
         view.copy_(p.grad.detach())
         if self._as_views:
@@ -111,10 +112,10 @@ class Reducer:
         self._order, self._next, self._used, self.unused = [], 0, set(), set()
         for bucket in self._buckets:
             bucket.waits, bucket.work = set(bucket.numbers), None
-        _C._set_provenance(self._parameters, "same")
         if self._rebuilds:
             self._rebuilds = False
             self._rebuild(order)
+        _C._set_provenance(self._parameters, "same")
 
     def _agree(self) -> Optional[List[float]]:
         """Which parameters any process has used; None where all count as used. The scalers agree in the same message."""
@@ -138,6 +139,7 @@ class Reducer:
 
     def _bring(self, bucket: Bucket, used: Optional[List[float]]) -> None:
         for number, p, view in zip(bucket.numbers, bucket.parameters, bucket.views):
+            _C._note_write(view, "distributed", False)
             if used is not None and not used[number]:
                 continue  # as it was
             if p.grad is None:

@@ -6,6 +6,7 @@ import math
 import weakref
 from typing import Any, List, Optional
 
+from ... import _creation as make
 from ..._events import Listener, listen
 
 
@@ -40,12 +41,12 @@ def _current() -> Any:
 
 
 def facts() -> List[float]:
-    """How many losses were not finite, and the scale twice, so that the largest of all processes tells both ends."""
+    """Whether a loss was not finite, and the scale twice, so that the largest of all processes tells both ends. Waits for a GPU."""
     scaler = _current()
     if scaler is None:
         return [0.0, 0.0, 0.0]
-    scale = float(scaler._need_scale("scale").known)
-    return [float(len(scaler._bad_losses)), scale, -scale]
+    scale = scaler._need_scale("scale").scale
+    return [float(any(map(bool, scaler._bad_losses))), scale, -scale]
 
 
 def take(largest: List[float]) -> None:
@@ -55,5 +56,6 @@ def take(largest: List[float]) -> None:
     if largest[1] != -largest[2]:
         raise RuntimeError(f"GradScaler: the ranks' scales differ, they are from {-largest[2]:g} to {largest[1]:g}; give all the same init_scale "
                            "or load_state_dict(), and call step() and update() in all or none")
-    if scaler is not None and largest[0] and not scaler._bad_losses:
-        scaler._bad_losses.append(math.nan)
+    if scaler is not None and largest[0]:
+        state = scaler._need_scale("scale")
+        scaler._bad_losses += state.check_loss(make.full((), math.nan, device=state.device))[1]
