@@ -61,13 +61,16 @@ training in several processes is not there yet; run one process, without torch.d
 class: AsyncCollectiveTensor
 refused: all_gather_tensor all_to_all_single all_to_all_single_autograd permute_tensor wait_tensor all_reduce reduce_scatter_tensor broadcast
 
-[torch.distributed.algorithms .join .ddp_comm_hooks .ddp_comm_hooks.default_hooks .ddp_comm_hooks.powerSGD_hook .ddp_comm_hooks.post_localSGD_hook
+[torch.distributed.algorithms.ddp_comm_hooks.default_hooks torch.distributed.algorithms.ddp_comm_hooks torch.distributed.algorithms]
+hooks of DistributedDataParallel
+works: allreduce_hook fp16_compress_hook fp16_compress_wrapper bf16_compress_hook bf16_compress_wrapper
+
+[torch.distributed.algorithms .join .ddp_comm_hooks .ddp_comm_hooks.powerSGD_hook .ddp_comm_hooks.post_localSGD_hook
     .model_averaging .model_averaging.averagers .model_averaging.utils]
-training in several processes is not there yet; run one process
+this part of training in several processes is not there yet; give all ranks the same number of batches, and use nn.parallel.DistributedDataParallel
 class: Join Joinable JoinHook PowerSGDState PostLocalSGDState ModelAverager PeriodicModelAverager
 enum: DDPCommHookType(ALLREDUCE FP16_COMPRESS BF16_COMPRESS POWER_SGD)
-refused: allreduce_hook fp16_compress_hook fp16_compress_wrapper bf16_compress_hook bf16_compress_wrapper batched_powerSGD_hook post_localSGD_hook
-    register_ddp_comm_hook
+refused: batched_powerSGD_hook post_localSGD_hook register_ddp_comm_hook
 
 [torch.distributed.algorithms._checkpoint .checkpoint_wrapper]
 wrappers of sharded modules are not there yet; use torch.utils.checkpoint.checkpoint

@@ -189,6 +189,22 @@ def hooks_send_gradients(rank, size):
     same_everywhere(model.module.last.bias.grad.numpy())
 
 
+@ranks.ranks(2)
+def hooks_of_the_library(rank, size):
+    from ampc.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
+
+    plain = DDP(made())
+    x, y = share(rank, size)
+    F.cross_entropy(plain(x), y).backward()
+    for hook, digits in ((hooks.allreduce_hook, 0), (hooks.fp16_compress_hook, 10), (hooks.bf16_compress_hook, 7),
+                         (hooks.bf16_compress_wrapper(hooks.allreduce_hook), 7), (hooks.fp16_compress_wrapper(hooks.allreduce_hook), 10)):
+        model = DDP(made(), bucket_cap_mb=1e-4)
+        model.register_comm_hook(None, hook)
+        F.cross_entropy(model(x), y).backward()
+        for p, q in zip(model.parameters(), plain.parameters()):
+            assert ampc.allclose(p.grad, q.grad, rtol=2.0**-digits, atol=1e-3) if digits else ampc.equal(p.grad, q.grad)
+
+
 # -- mixed precision -----------------------------------------------------------------------------------------------------
 
 

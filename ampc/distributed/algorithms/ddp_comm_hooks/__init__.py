@@ -1,0 +1,10 @@
+"""Communication hooks for ``DistributedDataParallel.register_comm_hook``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...._missing import absent_from
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)
