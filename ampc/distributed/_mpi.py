@@ -34,6 +34,7 @@ def start() -> Any:
         raise DistNetworkError(f"init_process_group: several processes talk by MPI, and mpi4py is not installed; {INSTALL}")
     import mpi4py
 
+    os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")  # who waits leaves the core to who computes
     mpi4py.rc.initialize = mpi4py.rc.finalize = False  # it is ended here, where a failure is known
     try:
         from mpi4py import MPI

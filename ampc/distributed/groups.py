@@ -64,7 +64,10 @@ class ProcessGroup:
         work = Work(self, what, number, result, finish)
 
         def run() -> None:
-            _mpi.board().enter(self.number, number, what)
+            board = _mpi.board()
+            board.enter(self.number, number, what)
+            board.meet(self.number, number, self.ranks, lambda: not self.broken)
+            self.need(what)
             f()
 
         self._worker.put(work, run)
