@@ -182,21 +182,25 @@ static void one_block(void *context, int64_t chunk, int thread) {
 
 /* -- the plan ---------------------------------------------------------------------------------------------- */
 
-/* Accumulators take an eighth of the second-level cache, which two hardware threads may have to share.
+static int64_t whole_runs(int64_t panels, int64_t at_a_time) { return ac_ceil_div(panels, at_a_time) * at_a_time; }
+
+/* Accumulators take some eighth of the second-level cache, which two hardware threads may have to share.
  * If C is small, blocks are smaller, down to about ten microseconds of work. Eight blocks for every
- * thread let the others take over the share of a slow thread. */
+ * thread let the others take over the share of a slow thread. Sides are whole runs of the micro-kernel, for
+ * one of fewer panels than it can take is slower. */
 static void choose_blocks(plan *p, int threads) {
+    const ac_micro *micro = p->micro;
     int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
     int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / (AC_TILE_FLOATS * depth) + 1;
-    int64_t a = ac_least(32, p->a_panels), b = tiles / 32 < 4 ? 4 : tiles / 32;
+    int64_t a = ac_least(32, p->a_panels), b = whole_runs(ac_most(4, tiles / 32), micro->b);
     while (threads > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * threads && a * b > enough) {
         AC_WAY(product_smaller_blocks);
         if (a > b) a = ac_ceil_div(a, 2);
         else b = ac_ceil_div(b, 2);
     }
     p->a_blocks = ac_ceil_div(p->a_panels, a), p->b_blocks = ac_ceil_div(p->b_panels, b);
-    p->a_block = ac_ceil_div(ac_ceil_div(p->a_panels, p->a_blocks), 2) * 2; /* even: kernels take two */
-    p->b_block = ac_ceil_div(ac_ceil_div(p->b_panels, p->b_blocks), 2) * 2;
+    p->a_block = whole_runs(ac_ceil_div(p->a_panels, p->a_blocks), micro->a);
+    p->b_block = whole_runs(ac_ceil_div(p->b_panels, p->b_blocks), micro->b);
     p->a_blocks = ac_ceil_div(p->a_panels, p->a_block), p->b_blocks = ac_ceil_div(p->b_panels, p->b_block);
 }
 
