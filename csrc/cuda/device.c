@@ -105,7 +105,10 @@ int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) {
 }
 
 void ac_gpu_leave(const ac_gpu_scope *scope) {
-    if (scope->restore && set_current(scope->found) < 0) ac_error_clear(), current.visit = 0;
+    if (scope->restore) { /* an error that is on its way is not replaced by another */
+        current.context = scope->found;
+        if (ac_cu.cuCtxSetCurrent(scope->found) != AC_CU_SUCCESS) current.visit = 0;
+    }
     ac_inside_leave();
 }
 
