@@ -103,7 +103,7 @@ clang: $(BIN)/python
 	$(BIN)/python tools/clang.py
 
 LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 numpy
-C_FILES := $(shell find csrc tests/c tests/cuda_sim -name '*.[ch]' -o -name '*.inc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
+C_FILES := $(shell find csrc tests/c tests/cuda_sim tests/cuda_null -name '*.[ch]' -o -name '*.inc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
 lint:
 	$(BIN)/python -m pip install --quiet $(LINTERS)
 	$(BIN)/ruff check .

@@ -153,8 +153,7 @@ enum { AC_DNN_CONSTANTS(AC_CONSTANT) AC_DNN_END_ };
     ENTRY(cuDeviceCanAccessPeer, int *, CUdevice, CUdevice)                                                            \
     ENTRY(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)                                                             \
     ENTRY(cuCtxGetCurrent, CUcontext *)                                                                                \
-    ENTRY(cuCtxPushCurrent_v2, CUcontext)                                                                              \
-    ENTRY(cuCtxPopCurrent_v2, CUcontext *)                                                                             \
+    ENTRY(cuCtxSetCurrent, CUcontext)                                                                                  \
     ENTRY(cuCtxSynchronize, void)                                                                                      \
     ENTRY(cuModuleLoadData, CUmodule *, const void *)                                                                  \
     ENTRY(cuModuleGetFunction, CUfunction *, CUmodule, const char *)                                                   \

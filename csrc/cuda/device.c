@@ -1,6 +1,8 @@
 /* GPUs, the contexts they are used through, streams and events. */
 #include "cuda/gpu.h"
 
+#include "base/inside.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +15,12 @@ static struct {
 } gpus = {.count = -1};
 
 static _Thread_local CUstream current_stream[AC_MAX_GPUS];
+
+/* The thread's current context, as it was found or set within this visit to the core. */
+static _Thread_local struct {
+    CUcontext context;
+    uint64_t visit;
+} current;
 
 int ac_gpu_count(int *count) {
     *count = 0;
@@ -64,21 +72,52 @@ CUcontext ac_gpu_context(ac_device d) { return gpus.contexts[ac_gpu_index(d)]; }
 int ac_gpu_multiprocessors(ac_device d) { return gpus.multiprocessors[ac_gpu_index(d)]; }
 int ac_gpu_generation(ac_device d) { return gpus.generation[ac_gpu_index(d)]; }
 
-int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) {
-    CUcontext now = NULL;
-    scope->pushed = false;
-    AC_TRY(ac_gpu_init());
-    if (d < AC_CUDA(0) || d >= AC_CUDA(AC_MAX_GPUS) || !ac_gpu_context(d)) AC_TRY(open_context(d));
-    AC_TRY(ac_cu_check(ac_cu.cuCtxGetCurrent(&now), "reading the thread's context"));
-    if (now == ac_gpu_context(d)) return 0;
-    AC_TRY(ac_cu_check(ac_cu.cuCtxPushCurrent_v2(ac_gpu_context(d)), "entering the GPU's context"));
-    scope->pushed = true;
+static int find_current(void) {
+    if (current.visit == ac_inside.visit) return 0;
+    AC_TRY(ac_cu_check(ac_cu.cuCtxGetCurrent(&current.context), "reading the thread's context"));
+    current.visit = ac_inside.visit;
     return 0;
 }
 
+static int set_current(CUcontext context) {
+    AC_TRY(ac_cu_check(ac_cu.cuCtxSetCurrent(context), "entering the GPU's context"));
+    current.context = context;
+    return 0;
+}
+
+static int make_current(ac_device d, ac_gpu_scope *scope) {
+    AC_TRY(ac_gpu_init());
+    if (d < AC_CUDA(0) || d >= AC_CUDA(AC_MAX_GPUS) || !ac_gpu_context(d)) AC_TRY(open_context(d));
+    AC_TRY(find_current());
+    CUcontext own = ac_gpu_context(d), found = current.context;
+    if (found == own) return 0;
+    AC_TRY(set_current(own));
+    scope->found = found, scope->restore = found || d != AC_CUDA(0);
+    return 0;
+}
+
+int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) {
+    scope->restore = false;
+    ac_inside_enter();
+    if (make_current(d, scope) == 0) return 0;
+    ac_inside_leave();
+    return -1;
+}
+
 void ac_gpu_leave(const ac_gpu_scope *scope) {
-    CUcontext old;
-    if (scope->pushed) (void)ac_cu.cuCtxPopCurrent_v2(&old);
+    if (scope->restore) { /* an error that is on its way is not replaced by another */
+        current.context = scope->found;
+        if (ac_cu.cuCtxSetCurrent(scope->found) != AC_CU_SUCCESS) current.visit = 0;
+    }
+    ac_inside_leave();
+}
+
+int ac_gpu_use(ac_device d) {
+    ac_gpu_scope scope;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    scope.restore = false;
+    ac_gpu_leave(&scope);
+    return 0;
 }
 
 /* One call of the driver within the device's context. */

@@ -13,7 +13,7 @@
 /* Every lock of the backend. A child that is forked from a process with CUDA cannot use CUDA, so it only makes the
  * locks anew (ac_gpu_forked). */
 typedef struct {
-    pthread_mutex_t libraries, devices, images, memory, pinned, products, convolutions;
+    pthread_mutex_t libraries, devices, images, memory, pinned, products, convolutions, lists;
 } ac_gpu_lock_set;
 extern ac_gpu_lock_set ac_gpu_locks;
 
@@ -50,12 +50,16 @@ extern bool ac_gpu_use_cudnn;        /* where it is found */
 int ac_gpu_count(int *count) AC_CHECKED; /* 0 without a usable driver, never an error for that */
 int ac_gpu_check_device(ac_device d) AC_CHECKED;
 
-/* Makes the device's primary context current for what follows; ac_gpu_leave restores what was. */
+/* Makes the device's primary context the thread's current one for what follows; ac_gpu_leave restores what was. A
+ * thread without a context keeps that of the first GPU, which the CUDA runtime would give it, too. So a thread that
+ * other libraries leave alone is set once, and its context is asked for once a visit to the core (base/inside.h). */
 typedef struct {
-    bool pushed;
+    CUcontext found; /* before, where it is to be restored */
+    bool restore;
 } ac_gpu_scope;
 int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) AC_CHECKED;
 void ac_gpu_leave(const ac_gpu_scope *scope);
+int ac_gpu_use(ac_device d) AC_CHECKED; /* the thread keeps the device's context from now on */
 CUcontext ac_gpu_context(ac_device d);
 
 typedef struct {

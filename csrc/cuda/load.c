@@ -43,8 +43,8 @@ static struct {
 } state;
 
 #define FREE PTHREAD_MUTEX_INITIALIZER
-static const ac_gpu_lock_set all_free = {FREE, FREE, FREE, FREE, FREE, FREE, FREE};
-ac_gpu_lock_set ac_gpu_locks = {FREE, FREE, FREE, FREE, FREE, FREE, FREE};
+static const ac_gpu_lock_set all_free = {FREE, FREE, FREE, FREE, FREE, FREE, FREE, FREE};
+ac_gpu_lock_set ac_gpu_locks = {FREE, FREE, FREE, FREE, FREE, FREE, FREE, FREE};
 
 void ac_gpu_set_paths(const char *paths) { (void)snprintf(state.paths, sizeof state.paths, "%s", paths); }
 

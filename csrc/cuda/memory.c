@@ -282,7 +282,9 @@ static bool mark_users(ac_gpu_block *b) {
 
 void ac_gpu_free(ac_gpu_block *b) {
     ac_gpu_scope scope;
-    if (!b || !ac_gpu_usable() || ac_gpu_enter(b->home->device, &scope) < 0) return; /* a forked child owns nothing */
+    if (!b || !ac_gpu_usable()) return; /* a forked child owns nothing */
+    bool shared = b->users != NULL;     /* with other streams; else the driver is not asked */
+    if (shared && ac_gpu_enter(b->home->device, &scope) < 0) return;
     (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     ac_gpu_memory_stats *s = stats_of(b->home->device);
     s->allocated -= b->bytes, s->requested -= b->requested, s->blocks--;
@@ -290,7 +292,7 @@ void ac_gpu_free(ac_gpu_block *b) {
     else if (mark_users(b)) b->larger = memory.waiting, memory.waiting = b;
     /* else: it cannot be known when it is unused, so it is never used again */
     (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
-    ac_gpu_leave(&scope);
+    if (shared) ac_gpu_leave(&scope);
 }
 
 int ac_gpu_record_stream(ac_gpu_block *b, CUstream stream) {

@@ -276,6 +276,11 @@ API cuDevicePrimaryCtxRetain(void **c, int d) {
     return *c = sim.devices[(size_t)d].get(), SUCCESS;
 }
 API cuCtxGetCurrent(void **c) { return *c = here(), SUCCESS; }
+API cuCtxSetCurrent(void *c) {
+    if (!contexts.empty()) contexts.pop_back();
+    if (c) contexts.push_back((Device *)c);
+    return SUCCESS;
+}
 API cuCtxPushCurrent_v2(void *c) { return contexts.push_back((Device *)c), SUCCESS; }
 API cuCtxPopCurrent_v2(void **c) {
     if (contexts.empty()) return BAD_CONTEXT;
