@@ -97,8 +97,9 @@ ac_storage *ac_gpu_pinned(int64_t bytes) {
     return s;
 }
 
+bool ac_gpu_pinned_is_ours(const ac_storage *s) { return s->release == give_back; }
+
 int ac_gpu_pinned_used(const ac_storage *s, ac_device d) {
-    if (s->release != give_back) return 0;
     block *b = s->owner;
     pending *p = ac_calloc(sizeof *p);
     if (!p) return -1;
