@@ -371,6 +371,33 @@ def test_waiting_blocks_are_looked_at_before_memory_is_out():
         ampc.cuda.set_per_process_memory_fraction(1.0)
 
 
+@pytest.mark.skipif(not SIMULATED or ampc.cuda.device_count() < 2, reason="needs two GPUs")
+def test_blocks_that_wait_for_another_gpu_are_looked_at_before_memory_is_out():
+    total = ampc.cuda.mem_get_info()[1]
+    gc.collect()
+    ampc.cuda.empty_cache()
+    ampc.cuda.set_per_process_memory_fraction((ampc.cuda.memory_reserved() + (48 << 20)) / total)
+    try:
+        x = ampc.empty(40 << 20, dtype=ampc.uint8)
+        x.record_stream(ampc.cuda.default_stream("cuda:1"))
+        ampc.ones(8, device="cuda:1").exp()
+        del x
+        ampc.empty(40 << 20, dtype=ampc.uint8)
+    finally:
+        ampc.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_copies_are_waited_for_before_page_locked_memory_is_out():
+    ampc.cuda.empty_cache()
+    before = simulator("pinned")
+    x = ampc.ones(1 << 18, device="cpu").pin_memory()
+    there = x.to("cuda", non_blocking=True)
+    del x
+    simulator("fail_alloc", 1)
+    y = ampc.ones(1 << 20, device="cpu").pin_memory()
+    assert simulator("pinned") == before + 1 and there.sum().item() == 1 << 18 and y.is_pinned()
+
+
 def test_anothers_page_locked_memory(driver):
     """Nobody tells when it goes, so the copy is waited for."""
     at = ctypes.c_void_p()
@@ -441,6 +468,18 @@ def test_a_refused_convolution_has_the_same_numbers(refused, dtype):
         library("libcudnn.so.9").ampc_simulate_cudnn(0)
     for a, e in zip(got, want):
         assert (a - e).abs().max().item() <= 4 * ampc.finfo(dtype).eps * e.abs().max().item()
+
+
+def test_a_cudnn_that_does_not_start_is_asked_once():
+    """As one for a newer driver does not."""
+    done = python("""
+        import ctypes, os, ampc
+        cudnn = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcudnn.so.9"))
+        cudnn.ampc_simulate_cudnn(8)
+        x, w = ampc.ones(1, 2, 4, 4, device="cuda"), ampc.ones(3, 2, 3, 3, device="cuda")
+        print([ampc.nn.functional.conv2d(x, w).sum().item() for _ in range(3)], cudnn.ampc_simulated_starts(), cudnn.ampc_simulated_convolutions())
+    """)
+    assert done.stdout == "[216.0, 216.0, 216.0] 1 0\n", done.stderr
 
 
 @pytest.mark.parametrize("dtype", [ampc.float16, ampc.float32], ids=str)

@@ -32,6 +32,7 @@ enum { PLANS = 256 };
 static struct {
     plan plans[PLANS];
     cudnnHandle_t handles[AC_MAX_GPUS];
+    bool fails[AC_MAX_GPUS]; /* does not start, as one for a newer driver does not */
 } dnn;
 
 /* -- the key ---------------------------------------------------------------------------------------- */
@@ -158,7 +159,9 @@ static bool queue(const plan *p, cudnnHandle_t handle, const addresses *at, void
 /* One call at a time talks to the library: a handle has one stream. 1 done, 0 not taken, -1 failed. */
 static int run_locked(ac_device d, const convolution_key *key, const addresses *at) {
     cudnnHandle_t *handle = &dnn.handles[ac_gpu_index(d)];
-    if (!*handle && !OK(cudnnCreate(handle))) return *handle = NULL, 0;
+    bool *fails = &dnn.fails[ac_gpu_index(d)];
+    if (!*handle && !*fails) *fails = !OK(cudnnCreate(handle));
+    if (*fails) return 0;
     if (!OK(cudnnSetStream(*handle, ac_gpu_stream(d)))) return 0;
     plan *p = plan_for(key, *handle);
     if (!p->works) return 0;

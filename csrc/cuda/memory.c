@@ -241,6 +241,15 @@ static void free_waiting(void) {
     }
 }
 
+/* For the device's work, and for that of other GPUs that waiting blocks wait for. */
+static CUresult wait_for_all(ac_device d) {
+    CUresult result = ac_cu.cuCtxSynchronize();
+    for (ac_gpu_block *b = memory.waiting; b; b = b->larger)
+        for (usage *u = b->users; u && b->home->device == d && result == AC_CU_SUCCESS; u = u->next)
+            result = ac_cu.cuEventSynchronize(u->done);
+    return result;
+}
+
 /* A free block of at least so many bytes: one that is there, or a new piece. Where the driver has no more, all work is
  * waited for. That frees waiting blocks: one of them may do, or else unused pieces are given back. */
 static ac_gpu_block *find_or_make(arena *home, int64_t bytes, int64_t requested) {
@@ -250,7 +259,7 @@ static ac_gpu_block *find_or_make(arena *home, int64_t bytes, int64_t requested)
     if (b) return b;
     if (new_piece(home, piece_bytes(bytes), &b) < 0 || b) return b;
     stats_of(d)->retries++;
-    if (ac_cu.cuCtxSynchronize() == AC_CU_SUCCESS) {
+    if (wait_for_all(d) == AC_CU_SUCCESS) {
         free_waiting();
         b = find_free(d, home->stream, home->pool, home->small, bytes);
         if (b) return b;
@@ -358,8 +367,8 @@ int ac_gpu_memory_info(ac_device d, int64_t *left, int64_t *total) {
 int ac_gpu_empty_cache(ac_device d) {
     ac_gpu_scope scope;
     AC_TRY(ac_gpu_enter(d, &scope));
-    CUresult result = ac_cu.cuCtxSynchronize();
     (void)pthread_mutex_lock(&ac_gpu_locks.memory);
+    CUresult result = wait_for_all(d);
     free_waiting();
     give_back_unused(d);
     (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
