@@ -9,7 +9,8 @@
 #include "shared/dim_iter.h"
 #include "shared/windows.h"
 
-enum { AC_GPU_THREADS = 256 }; /* of a block, everywhere */
+enum { AC_GPU_THREADS = 256 };         /* of a block, everywhere */
+enum { AC_GPU_SHARED_ALIGNMENT = 32 }; /* of a block's shared memory, for tiles of tensor cores */
 
 /* Where a kernel notes the first bad index it meets: host memory that the device can write. */
 typedef struct {

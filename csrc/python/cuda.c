@@ -46,8 +46,9 @@ FUNCTION(note) {
 FUNCTION(set_paths) {
     PyObject *paths;
     ARGS("O&", PyUnicode_FSConverter, &paths);
-    ac_gpu_set_paths(PyBytes_AS_STRING(paths));
+    int failed = ac_gpu_set_paths(PyBytes_AS_STRING(paths));
     Py_DECREF(paths);
+    AC_PY_TRY(failed);
     Py_RETURN_NONE;
 }
 
@@ -118,11 +119,11 @@ FUNCTION(synchronize) {
         Py_RETURN_NONE;                                                                                                \
     }
 
-FUNCTION(stream_new) {
+FUNCTION(stream_of) {
     int i, priority;
     CUstream s;
     ARGS("ii", &i, &priority);
-    AC_PY_TRY(ac_gpu_stream_new(AC_CUDA(i), priority, &s));
+    AC_PY_TRY(ac_gpu_stream_of(AC_CUDA(i), priority, &s));
     RETURN_HANDLE(s);
 }
 FUNCTION(stream_get) {
@@ -141,7 +142,6 @@ FUNCTION(event_new) {
 
 static PyObject *yes_or_no(int failed, const bool *answer) { return failed ? ac_raise() : PyBool_FromLong(*answer); }
 
-ON_HANDLE(stream_free, CUstream, if (ac_gpu_usable()) AC_PY_TRY(ac_gpu_stream_free(d, h)))
 ON_HANDLE(stream_set, CUstream, AC_PY_TRY(ac_gpu_check_device(d)); ac_gpu_set_stream(d, h))
 ON_HANDLE(stream_wait, CUstream, WAITING(ac_gpu_stream_wait(d, h)))
 ON_HANDLE(stream_idle, CUstream, bool idle; return yes_or_no(ac_gpu_stream_idle(d, h, &idle), &idle))
@@ -224,12 +224,13 @@ static ac_tensor *tensor_arg(PyObject *o, const char *what) {
 
 FUNCTION(record_stream) {
     PyObject *o;
+    int i;
     handle s;
-    ARGS("OK", &o, &s);
+    ARGS("OiK", &o, &i, &s);
     ac_tensor *t = tensor_arg(o, "record_stream");
     if (!t) return NULL;
     bool ours = ac_is_gpu(ac_device_of(t)) && t->storage->release == ac_cuda_memory.release;
-    if (ours) AC_PY_TRY(ac_gpu_record_stream(t->storage->owner, HANDLE(CUstream, s)));
+    if (ours) AC_PY_TRY(ac_gpu_record_stream(t->storage->owner, AC_CUDA(i), HANDLE(CUstream, s)));
     Py_RETURN_NONE;
 }
 
@@ -422,8 +423,7 @@ static PyMethodDef functions[] = {ENTRY(count),
                                   ENTRY(facts),
                                   ENTRY(use),
                                   ENTRY(synchronize),
-                                  ENTRY(stream_new),
-                                  ENTRY(stream_free),
+                                  ENTRY(stream_of),
                                   ENTRY(stream_get),
                                   ENTRY(stream_set),
                                   ENTRY(stream_wait),
@@ -455,4 +455,15 @@ static PyMethodDef functions[] = {ENTRY(count),
                                   {"_device_index", device_index, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 
-int ac_cuda_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+/* A warning; on any thread, whoever holds the interpreter's lock. */
+static int warn(const char *text) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    int failed = PyErr_WarnEx(PyExc_RuntimeWarning, text, 1);
+    PyGILState_Release(state);
+    return failed < 0 ? ac_fail(AC_PYTHON, "a warning became an error") : 0;
+}
+
+int ac_cuda_init(PyObject *module) {
+    ac_gpu_warn = warn;
+    return PyModule_AddFunctions(module, functions);
+}

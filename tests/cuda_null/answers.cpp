@@ -109,7 +109,6 @@ API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr, size_t n, CUstream) {
 API cuStreamCreateWithPriority(CUstream *s, unsigned, int) {
     return CALLED(cuStreamCreateWithPriority), *s = (CUstream)malloc(1), AC_CU_SUCCESS;
 }
-API cuStreamDestroy_v2(CUstream s) { return CALLED(cuStreamDestroy_v2), free((void *)s), AC_CU_SUCCESS; }
 API cuEventCreate(CUevent *e, unsigned) { return CALLED(cuEventCreate), *e = (CUevent)malloc(1), AC_CU_SUCCESS; }
 API cuEventDestroy_v2(CUevent e) { return CALLED(cuEventDestroy_v2), free((void *)e), AC_CU_SUCCESS; }
 API cuEventElapsedTime(float *ms, CUevent, CUevent) { return CALLED(cuEventElapsedTime), *ms = 0, AC_CU_SUCCESS; }

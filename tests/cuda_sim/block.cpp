@@ -2,6 +2,8 @@
  * another gets its turn, in the order that was set. A barrier that some threads never reach is an error. */
 #include "sim.h"
 
+#include "cuda/args.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -32,7 +34,10 @@ unsigned n_threads, n_done;
 char slots[MOST_THREADS][16];
 int order_kind = SIM_FORWARD;
 uint64_t order_seed = 1;
-alignas(64) char shared_room[MOST_SHARED + GUARD];
+/* Shared memory lies as the kernels' declaration promises, and no better. */
+enum { SHARED_ALIGNMENT = AC_GPU_SHARED_ALIGNMENT };
+alignas(2 * SHARED_ALIGNMENT) char shared_pages[SHARED_ALIGNMENT + MOST_SHARED + GUARD];
+char *const shared_room = shared_pages + SHARED_ALIGNMENT;
 
 uint64_t next_random() { /* Vigna's xorshift64* */
     order_seed ^= order_seed >> 12, order_seed ^= order_seed << 25, order_seed ^= order_seed >> 27;

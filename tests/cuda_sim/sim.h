@@ -10,6 +10,6 @@ const char *sim_run_kernel(void (*kernel)(void **), void **params, unsigned bloc
 enum { SIM_FORWARD, SIM_REVERSE, SIM_RANDOM };
 void sim_set_order(int order, uint64_t seed);
 
-/* Queued work that a library stand-in adds to a stream. */
-typedef void (*sim_work)(void *context);
+/* Queued work that a library stand-in adds to a stream: 0, or a message of what was wrong in it. */
+typedef const char *(*sim_work)(void *context);
 extern "C" int sim_enqueue(void *stream, sim_work work, void (*drop)(void *), void *context);
