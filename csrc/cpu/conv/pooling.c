@@ -134,7 +134,7 @@ static void pool_planes(void *context, int64_t begin, int64_t end, char *scratch
     }
 }
 
-enum { ROW = 8 }; /* positions that are worth a loop for each tap */
+enum { LONG_ROW = 8 }; /* positions that are worth a loop for each tap */
 
 int ac_cpu_max_pool(const ac_run *r) {
     ATTRS(max_pool);
@@ -145,7 +145,7 @@ int ac_cpu_max_pool(const ac_run *r) {
     p.planes = ac_space_of(x, (1u << lead) - 1);
     for (int d = 0; d < nd; d++) p.stride[3 - nd + d] = x->strides[lead + d];
     p.pixels = ac_product3(p.w.in), p.positions = ac_product3(p.w.out);
-    p.by_rows = !p.w.adaptive && p.w.out[2] >= ROW && ac_product3(p.w.kernel) <= INT32_MAX;
+    p.by_rows = !p.w.adaptive && p.w.out[2] >= LONG_ROW && ac_product3(p.w.kernel) <= INT32_MAX;
     if (p.by_rows) AC_WAY(pool_rows);
     else AC_WAY(pool_windows);
     int64_t planes = p.positions ? r->out[0]->numel / p.positions : 0;
