@@ -16,7 +16,7 @@
 
 enum {
     SMALL_BYTES = 48 << 10,      /* packed operands and accumulators that fit here live on the stack */
-    WORTH_THREADS = 1 << 22,     /* multiplications that are worth other threads: some 10 us of one, */
+    WORTH_THREADS = 1 << 22,     /* multiplications that are worth other threads on any unit (see worth_threads), */
     WORTH_THREADS_THIN = 1 << 19 /* and fewer where each waits for memory */
 };
 
@@ -182,16 +182,21 @@ static void one_block(void *context, int64_t chunk, int thread) {
 
 /* -- the plan ---------------------------------------------------------------------------------------------- */
 
+/* Multiplications that take a thread some ten microseconds: less is not worth a block of its own. */
+static int64_t least_work(const ac_micro *micro) {
+    if (micro->isa >= AC_ISA_AMX_BF16) return 1 << 23;
+    return micro->kind == AC_PANEL_F32 ? 1 << 19 : 1 << 20;
+}
+
 static int64_t whole_runs(int64_t panels, int64_t at_a_time) { return ac_ceil_div(panels, at_a_time) * at_a_time; }
 
-/* Accumulators take some eighth of the second-level cache, which two hardware threads may have to share.
- * If C is small, blocks are smaller, down to about ten microseconds of work. Eight blocks for every
- * thread let the others take over the share of a slow thread. Sides are whole runs of the micro-kernel, for
- * one of fewer panels than it can take is slower. */
+/* Accumulators take an eighth of the second-level cache, or a little more: two hardware threads may have to share it.
+ * If C is small, blocks are smaller, down to least_work. Eight blocks for every thread let the others take over the
+ * share of a slow thread. Sides are whole runs of the micro-kernel, which is slower with fewer panels than it takes. */
 static void choose_blocks(plan *p, int threads) {
     const ac_micro *micro = p->micro;
     int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
-    int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / (AC_TILE_FLOATS * depth) + 1;
+    int64_t enough = least_work(micro) / (AC_TILE_FLOATS * depth) + 1;
     int64_t a = ac_least(32, p->a_panels), b = whole_runs(ac_most(4, tiles / 32), micro->b);
     while (threads > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * threads && a * b > enough) {
         AC_WAY(product_smaller_blocks);
@@ -396,11 +401,17 @@ static void run_members(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* Multiplications of one product that are worth other threads: two blocks on slower units. Smaller members of a batch
+ * are worth more as a whole. */
+static int64_t worth_threads(const ac_gemm_call *g) {
+    if (ac_gemm_is_thin(g)) return WORTH_THREADS_THIN;
+    return g->batch > 1 ? WORTH_THREADS : ac_least(WORTH_THREADS, 2 * least_work(ac_micro_for(g->a.round, true)));
+}
+
 int ac_gemm_run(const ac_gemm_call *g) {
     if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
     int64_t work = work_of(g);
-    int64_t worth = ac_gemm_is_thin(g) ? WORTH_THREADS_THIN : WORTH_THREADS;
-    int threads = work >= worth && !g->alone ? ac_num_threads() : 1;
+    int threads = work >= worth_threads(g) && !g->alone ? ac_num_threads() : 1;
     if (g->batch == 1) return run_one(g, threads);
     if (threads == 1) { /* many small ones: each on one thread */
         AC_WAY(product_batch_dealt);
