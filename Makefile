@@ -3,7 +3,7 @@
 # make check  test what differs from the last commit; SINCE=main: from a branch
 # make debug  a part of the tests with the core under the address and undefined-behaviour sanitizers, its assertions checked
 # make sim    test the GPU backend on its simulator; no GPU needed
-# make ptx    the same with the kernels' PTX, as nvcc compiled it, run by the CPU. SHARE=8: one in eight of the tests, drawn
+# make ptx    the same with the kernels' PTX, as nvcc compiled it, run by the CPU. SHARE=6: one in six of the tests, drawn
 # make levels the same for what depends on the instruction set, under each that this CPU can be held to
 # make ways   whether the tests execute the code behind every way through the kernels, by gcov
 # make coverage  which lines of C and Python the tests run; fails where tests/never_run.txt is out of date. PART=6: six test files, drawn
@@ -89,11 +89,11 @@ GPU_SUITES := test_cuda.py test_special.py test_composed.py test_linalg.py test_
 sim: $(VENV)/installed
 	cd tests && $(PYTEST) -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)
 
-# The same on nvcc's PTX of the kernels, as tests/cuda_ptx runs it. With SHARE=8 one in eight of the tests, drawn; AMPC_TEST_SEED repeats a draw.
+# The same on nvcc's PTX of the kernels, as tests/cuda_ptx runs it. With SHARE=6 one in six of the tests, drawn; AMPC_TEST_SEED repeats a draw.
 SHARE ?=
 ptx: $(VENV)/installed
 	cd tests && $(PYTEST) -q --no-header --device ptx $(PYTEST_ARGS) test_ptx.py
-	cd tests && $(PYTEST) -q --device ptx -m 'not slow' $(if $(SHARE),--share $(SHARE)) $(PYTEST_ARGS) $(GPU_SUITES)
+	cd tests && $(PYTEST) --device ptx -m 'not slow' $(if $(SHARE),--share $(SHARE)) $(PYTEST_ARGS) $(GPU_SUITES)
 
 # The same on the GPU of this machine.
 gpu: $(VENV)/installed

@@ -68,6 +68,16 @@ def test_the_program_says_what_it_refuses(tmp_path):
     assert done.returncode == 1 and "a.ptx: not translated: line 13, in k: frobnicate" in done.stderr
 
 
+@pytest.mark.cpu
+def test_a_share_of_the_tests_is_drawn_by_the_seed():
+    def drawn(seed):
+        command = [sys.executable, "-m", "pytest", "-c", "../pyproject.toml", "--rootdir", ".", "-q", "--collect-only", "--share", "4", "test_ptx.py"]
+        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, env={**os.environ, "AMPC_TEST_SEED": seed})
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    assert drawn("1") == drawn("1") != drawn("2") and 10 < len(drawn("1")) < 50
+
+
 # -- kernels by hand --------------------------------------------------------------------------------------------------------
 
 

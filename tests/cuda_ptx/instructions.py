@@ -83,7 +83,10 @@ class Translator:
             return cpp(text[:-1]) + ":;"
         if text.startswith("."):
             return self.declaration(text)
-        guard, opcode, rest = re.fullmatch(r"(?:@(!?%[\w$]+) )?([\w.:]+)\s*(.*)", text).groups()
+        found = re.fullmatch(r"(?:@(!?%[\w$]+) )?([\w.:]+)\s*(.*)", text)
+        if not found:
+            raise NotUnderstood
+        guard, opcode, rest = found.groups()
         code = self.instruction(opcode, rest)
         if not guard:
             return code

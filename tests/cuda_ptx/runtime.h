@@ -323,7 +323,10 @@ CONVERSION ptx_cvt_rzi(S x) { return rounded<D>(trunc(x)); }
 CONVERSION ptx_cvt_rni(S x) { return rounded<D>(nearbyint(x)); }
 CONVERSION ptx_cvt_rmi(S x) { return rounded<D>(floor(x)); }
 CONVERSION ptx_cvt_rpi(S x) { return rounded<D>(ceil(x)); }
-CONVERSION ptx_cvt_sat(S x) { return x > 1 ? 1 : x > 0 ? x : 0; } /* of a nan 0 */
+CONVERSION ptx_cvt_sat(S x) { /* of a nan 0 */
+    static_assert(is_real<D> && is_real<S>, "an integer saturates at its own bounds");
+    return x > 1 ? 1 : x > 0 ? x : 0;
+}
 
 /* -- warps ---------------------------------------------------------------------------------------------- */
 
