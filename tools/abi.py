@@ -26,7 +26,7 @@ KEPT = ROOT / "build" / "abi"
 WHEELS = ("nvidia-cuda-runtime==13.5.37", "nvidia-cuda-crt==13.5.37", "nvidia-cuda-cccl==13.3.5.0.6", "nvidia-cublas==13.10.0.20", "nvidia-cudnn-cu13==9.28.1.4")
 LIBRARIES = {"cublasLt": "libcublasLt.so.", "cudnn": "libcudnn.so."}  # by the prefix of their functions
 VERSIONS = {"cudnn": {"cudnnGetVersion"}}  # looked up by load.c beside those of abi.h
-SECONDS = 300  # that a wheel may take to arrive
+SECONDS = 90  # that a wheel may take to arrive
 CC, NVCC = os.environ.get("CC", "cc"), shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 
 

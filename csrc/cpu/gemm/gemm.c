@@ -362,9 +362,11 @@ static int run_one(const ac_gemm_call *g, int threads) {
     const ac_micro *micro = ac_micro_for(g->a.round, true);
     ac_cut cut = ac_cut_of(micro->kind, g->b.k);
     int64_t bytes = ac_panels_bytes(&cut, g->b.lanes), at_once = g->b.lanes;
-    plan p = plan_of(g, micro, threads, NULL);
-    if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS && !packs_lazily(&p))
-        at_once = ac_most(1, ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS)) * COLUMNS;
+    if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS) {
+        plan p = plan_of(g, micro, threads, NULL);
+        if (!packs_lazily(&p))
+            at_once = ac_most(1, ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS)) * COLUMNS;
+    }
     if (at_once >= g->b.lanes) return run_whole(g, threads);
     AC_WAY(product_b_in_columns);
     for (int64_t j = 0; j < g->b.lanes; j += at_once) {
