@@ -3,6 +3,7 @@
 # make check  test what differs from the last commit; SINCE=main: from a branch
 # make debug  a part of the tests with the core under the address and undefined-behaviour sanitizers, its assertions checked
 # make sim    test the GPU backend on its simulator; no GPU needed
+# make ptx    the same with the kernels' PTX, as nvcc compiled it, run by the CPU. SHARE=6: one in six of the tests, drawn
 # make levels the same for what depends on the instruction set, under each that this CPU can be held to
 # make ways   whether the tests execute the code behind every way through the kernels, by gcov
 # make coverage  which lines of C and Python the tests run; fails where tests/never_run.txt is out of date. PART=6: six test files, drawn
@@ -19,7 +20,7 @@ PYTEST = ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -n $(WORKER
 # as `pip install .` does.
 export AMPC_CUDA ?= $(shell nvidia-smi -L > /dev/null 2>&1 && echo native || echo 0)
 
-.PHONY: demo test check debug coverage ways levels sim gpu bench ctest lint clang docs soak clean
+.PHONY: demo test check debug coverage ways levels sim ptx gpu bench ctest lint clang docs soak clean
 
 $(BIN)/python:
 	@$(PYTHON) -c "import sysconfig, os; h = sysconfig.get_path('include'); exit(0 if os.path.exists(h + '/Python.h') else 'ampc: Python.h is not in ' + h + ': install python3-dev (Debian, Ubuntu) or python3-devel (Fedora)')"
@@ -82,11 +83,17 @@ coverage: $(VENV)/installed
 	$(BIN)/python tools/never_run.py $(if $(PART),--part $(PART)) $(if $(TESTS),--tests $(TESTS)) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(UPDATE),--update)
 
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
-GPU_SUITES := test_cuda.py test_composed.py test_linalg.py test_lists.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_skipped_steps.py test_optim.py test_nn.py test_tensor.py \
+GPU_SUITES := test_cuda.py test_cuda_strict.py test_special.py test_composed.py test_linalg.py test_lists.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_skipped_steps.py test_optim.py test_nn.py test_tensor.py \
 	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_doctor_ordinary.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py \
 	test_shadow.py test_keras.py test_loss_scale.py test_trainer.py test_bench.py test_testing.py test_seeds.py test_seeds_guide.py test_selftest.py test_fuzz.py test_opinfo.py
 sim: $(VENV)/installed
 	cd tests && $(PYTEST) -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)
+
+# The same on nvcc's PTX of the kernels, as tests/cuda_ptx runs it. With SHARE=6 one in six of the tests, drawn; AMPC_TEST_SEED repeats a draw.
+SHARE ?=
+ptx: $(VENV)/installed
+	cd tests && $(PYTEST) -q --no-header --device ptx $(PYTEST_ARGS) test_ptx.py
+	cd tests && $(PYTEST) --device ptx -m 'not slow' $(if $(SHARE),--share $(SHARE)) $(PYTEST_ARGS) $(GPU_SUITES)
 
 # The same on the GPU of this machine.
 gpu: $(VENV)/installed
@@ -103,7 +110,7 @@ clang: $(BIN)/python
 	$(BIN)/python tools/clang.py
 
 LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 numpy
-C_FILES := $(shell find csrc tests/c tests/cuda_sim -name '*.[ch]' -o -name '*.inc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
+C_FILES := $(shell find csrc tests/c tests/cuda_sim tests/cuda_null tests/cuda_ptx -name '*.[ch]' -o -name '*.inc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
 lint:
 	$(BIN)/python -m pip install --quiet $(LINTERS)
 	$(BIN)/ruff check .
@@ -131,6 +138,7 @@ soak: $(VENV)/installed
 	$(MAKE) coverage
 	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py test_fork.py test_missing_memory.py test_serialization.py test_opinfo.py
 	AMPC_EXAMPLES=100 $(MAKE) sim
+	$(MAKE) ptx
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py
 	cd tests && AMPC_EXAMPLES=$(EXAMPLES) $(PYTEST) test_shapes.py
 	$(BIN)/python -m pip install --quiet torch==2.13.0

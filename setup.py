@@ -47,9 +47,9 @@ def bundle_openblas(build_lib: str) -> None:
         print("ampc: scipy-openblas32 lies here without its licence, which must go with OpenBLAS: do not distribute this build", file=sys.stderr)
 
 
-# Turing, Ampere, Hopper and Blackwell. Each one's machine code runs on the later minor versions of its generation; what comes after
-# the last that nvcc knows gets PTX, of compute_80.
-ARCHITECTURES = ("75", "80", "90", "100")
+# Turing, Ampere, Hopper, Blackwell of data centres and of desktops. Each one's machine code runs on the later minor versions of its
+# generation; what comes after the last that nvcc knows gets PTX, of compute_80.
+ARCHITECTURES = ("75", "80", "90", "100", "120")
 
 
 def find_nvcc() -> "str | None":
@@ -95,8 +95,8 @@ def architectures(nvcc: str) -> "list[str]":
 
 
 def nvcc_flags(nvcc: str) -> "list[str]":
-    """The tightest compression that this nvcc has: by size since CUDA 12.8."""
-    compress = "--compress-mode=size" if "compress-mode" in says(nvcc, "--help") else "-Xfatbin=-compress-all"
+    """Compressed as tightly as every driver of the toolkit's major version can read: those of CUDA 12.0 to 12.3 know the older way alone."""
+    compress = "--compress-mode=size" if toolkit_version(nvcc) >= 13000 else "-Xfatbin=-compress-all"
     # Each PTX takes a third of the time, and kernels differ only by whether bfloat16 has instructions: one for Turing, one for all later.
     turing, later = (["sm_" + n for n in architectures(nvcc) if (n == "75") == first] for first in (True, False))
     codes = {"75": turing + ["compute_75"] * (not later), "80": later + ["compute_80"] * bool(later)}

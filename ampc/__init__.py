@@ -23,13 +23,9 @@ if (_note := _C._machine()["note"]) is not None:
     _warnings.warn(_note, RuntimeWarning, stacklevel=2)
 for _path in _glob.glob(_os.path.join(_os.path.dirname(__file__), "_libs", "*openblas*")):
     _C._set_blas(_path)
-# where CUDA's libraries may lie, looked at when CUDA is first used: PyPI's wheels beside us, the toolkit
-_C._cuda_set_paths(":".join([
-    _os.path.join(_site, "nvidia", _part, "lib")
-    for _site in (_os.path.dirname(_os.path.dirname(__file__)), *(_os.path.join(_os.path.dirname(_os.__file__), _p)
-                                                                for _p in ("site-packages", "dist-packages")))
-    for _part in ("cu13", "cublas", "nccl", "cudnn")
-] + ["/usr/local/cuda/lib64"]))
+from ._cuda_folders import folders as _folders
+
+_C._cuda_set_paths(":".join(_folders()))
 
 # A name as itself is one that this package exports, by the rules of type checkers.
 from . import (

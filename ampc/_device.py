@@ -115,7 +115,7 @@ class device(_C.Scope):
 CPU, META = device("cpu"), device("meta")
 META_NUMBER = 128
 _default = CPU
-_GPUS: List[device] = []
+_BY_NUMBER = {0: CPU, META_NUMBER: META}  # by the core's numbers, see device_of; GPUs when they are asked for
 
 
 class _Current(threading.local):
@@ -129,14 +129,13 @@ current = _Current()
 
 def gpu(index: int) -> device:
     """device('cuda', index), one object for each."""
-    while len(_GPUS) <= index:
-        _GPUS.append(device("cuda", len(_GPUS)))
-    return _GPUS[index]
+    return device_of(index + 1)
 
 
 def device_of(number: int) -> device:
     """The device of the core's number: 0 the CPU, 1 the first GPU, 128 'meta'."""
-    return CPU if number == 0 else META if number == META_NUMBER else gpu(number - 1)
+    found = _BY_NUMBER.get(number)
+    return _BY_NUMBER.setdefault(number, device("cuda", number - 1)) if found is None else found
 
 
 def number_of(where: Union[str, int, device, None], kind: Any = None) -> int:

@@ -7,7 +7,7 @@ import platform
 import shutil
 from typing import Tuple
 
-ARCHITECTURES = ("75", "80", "90", "100")  # for which a complete build has GPU code, as in setup.py
+ARCHITECTURES = ("75", "80", "90", "100", "120")  # for which a complete build has GPU code, as in setup.py
 _WHY = {"left out": "GPU code was left out when this was built (AMPC_CUDA=0)", "no nvcc": "nvcc was not found when this was built",
         "nvcc failed": "nvcc failed when this was built; the build's output says why"}
 

@@ -212,7 +212,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 @method
 def record_stream(self: Tensor, stream: Any) -> None:
     """Notes that ``stream`` uses the tensor: freed, its memory is not used again before the stream's work so far is done."""
-    _C._cuda_record_stream(self, stream.cuda_stream)
+    _C._cuda_record_stream(self, stream.device_index, stream.cuda_stream)
 
 
 # -- autograd ---------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,30 +11,32 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's references are sma
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-SIMULATOR = HERE.parent / "build" / "cuda_sim"
+SIMULATORS = {"sim": "cuda_sim", "ptx": "cuda_ptx"}  # of `--device`: the folders that make them
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job; tests send it to processes of theirs
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def build_simulator():
-    """The stand-in driver, cuBLASLt and cuDNN of tests/cuda_sim, made where they are out of date."""
-    subprocess.run(["make", "-s", f"-j{os.cpu_count()}", "-C", str(HERE / "cuda_sim"), f"OUT={SIMULATOR}"], check=True)
-    return SIMULATOR
+def build_simulator(device="sim"):
+    """The folder of a stand-in driver, cuBLASLt and cuDNN, made where they are out of date."""
+    folder = HERE.parent / "build" / SIMULATORS[device]
+    subprocess.run(["make", "-s", f"-j{os.cpu_count()}", "-C", str(HERE / SIMULATORS[device]), f"OUT={folder}", f"PYTHON={sys.executable}"], check=True)
+    return folder
 
 
 def pytest_addoption(parser):
-    parser.addoption("--device", default="cpu", choices=("cpu", "sim", "cuda"),
-                     help="where tensors are made: the CPU, the simulated GPU of tests/cuda_sim, or a real one")
+    parser.addoption("--device", default="cpu", choices=("cpu", *SIMULATORS, "cuda"),
+                     help="where tensors are made: the CPU, the simulated GPU of tests/cuda_sim, the one of tests/cuda_ptx, or a real one")
+    parser.addoption("--share", type=int, default=1, metavar="N", help="one in N of the tests, drawn by the run's seed")
 
 
 def pytest_configure(config):
     device = config.getoption("--device")
     if config.getoption("markexpr") == "gpu" and device == "cpu":
         device = "cuda"  # `pytest -m gpu`: everything that can run on the GPU does
-    if device == "sim":
-        os.environ["AMPC_CUDA_LIBS"] = str(build_simulator())
+    if device in SIMULATORS:
+        os.environ["AMPC_CUDA_LIBS"] = str(build_simulator(device))
     config.on_gpu = device != "cpu"
     os.environ["AMPC_TEST_DEVICE"] = "cuda" if config.on_gpu else "cpu"
     import references  # noqa: F401  draws the run's seed before other processes start
@@ -45,8 +48,19 @@ def pytest_report_header():
     return f"shapes and layers are drawn by seed: AMPC_TEST_SEED={references.DRAWN} repeats them"
 
 
+def draw(config, items):
+    """Leaves one in so many of the tests as --share says; each process of a run draws the same."""
+    import references
+
+    numbers = random.Random(references.DRAWN)
+    drawn = [numbers.random() * config.getoption("--share") < 1 for _ in items]
+    config.hook.pytest_deselected(items=[item for item, stays in zip(items, drawn) if not stays])
+    items[:] = [item for item, stays in zip(items, drawn) if stays]
+
+
 def pytest_collection_modifyitems(config, items):
     """On a GPU, what is about the CPU's own ways is left out."""
+    draw(config, items)
     if config.on_gpu:
         skip = pytest.mark.skip(reason="about the CPU")
         for item in items:

@@ -217,7 +217,7 @@ def test_optimizer_renews_copies(optimizer, sizes, dtype):
     ours, counts = train(True)
     anew, counts_anew = train(False)
     assert all((a == b).all() for a, b in zip(ours, anew))
-    kept = 2 if ON_GPU else 3  # on a GPU one copy serves forward and backward
+    kept = 4 if ON_GPU else 3  # on a GPU one copy serves forward and backward, and biases have one
     assert (counts["packed"], counts["renewed"]) == (0, kept) and (counts_anew["packed"], counts_anew["renewed"]) == (kept, kept)
 
 

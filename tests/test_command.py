@@ -182,9 +182,9 @@ LATER = ", once the CUDA toolkit with nvcc is installed"
 
 
 @pytest.mark.parametrize("note, core, nvcc, said", [
-    ("75 80 90 100", "built", False, "built for sm_75, sm_80, sm_90, sm_100, and as PTX for what is newer"),
-    ("90", "built", True, f"built for sm_90, and as PTX for what is newer{ALL_OF_IT} adds sm_75, sm_80, sm_100"),
-    ("90", "built", False, f"built for sm_90, and as PTX for what is newer{ALL_OF_IT} adds sm_75, sm_80, sm_100{LATER}"),
+    ("75 80 90 100 120", "built", False, "built for sm_75, sm_80, sm_90, sm_100, sm_120, and as PTX for what is newer"),
+    ("90", "built", True, f"built for sm_90, and as PTX for what is newer{ALL_OF_IT} adds sm_75, sm_80, sm_100, sm_120"),
+    ("90", "built", False, f"built for sm_90, and as PTX for what is newer{ALL_OF_IT} adds sm_75, sm_80, sm_100, sm_120{LATER}"),
     ("left out", "not built", True, f"none: GPU code was left out when this was built (AMPC_CUDA=0){ALL_OF_IT} builds it"),
     ("left out", "not built", False, f"none: GPU code was left out when this was built (AMPC_CUDA=0){ALL_OF_IT} builds it{LATER}"),
     ("no nvcc", "not built", False, f"none: nvcc was not found when this was built{ALL_OF_IT} builds it{LATER}"),

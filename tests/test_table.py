@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import pytest
 from samples import OPERATORS, SAMPLES
 
@@ -49,7 +50,7 @@ def test_numpys_words(torch):
                 *T.unbind(x, axis=1), *T.chunk(x, 2, axis=0), *x.unbind(axis=0), T.concat([x, x], axis=1)]
 
     for mine, theirs in zip(run(ampc), run(torch)):
-        assert mine.tolist() == theirs.tolist()
+        np.testing.assert_allclose(mine.tolist(), theirs.tolist(), rtol=1e-6)  # a GPU rounds atan2 its own way
     x = ampc.arange(6.0).reshape(2, 3)
     bound = inspect.signature(ampc.sum).bind(x, 1)
     bound.apply_defaults()

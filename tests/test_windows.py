@@ -257,6 +257,47 @@ def test_a_convolutions_bias_may_be_any_view(groups):
         assert f(x, w, wide[::2], groups=groups).equal(f(x, w, bias, groups=groups))
 
 
+@pytest.mark.parametrize("width", [5, 23])
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float64, ampc.bfloat16, ampc.int64], ids=str)
+@pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), [(2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 2), (4, 3, 2, 1)])
+def test_max_pooling_of_equal_values_infinities_and_nans(dtype, width, kernel, stride, padding, dilation):
+    """Short and long rows: the first of equal values, minus infinity rather than padding, and the last nan, with their indices and gradients."""
+    size, real_dtype = (2, 3, 9, width), dtype.is_floating_point
+    values = np.random.default_rng(width).integers(-2, 3, size).astype(float)
+    if real_dtype:
+        draws = np.random.default_rng(1).random(size)
+        values[draws < 0.4], values[draws < 0.03] = -math.inf, math.nan
+    x = ampc.tensor(values).to(dtype)
+    got, index = ampc.nn.functional.max_pool2d(x.requires_grad_(real_dtype), kernel, stride, padding, dilation, return_indices=True)
+    want, place = np.full(got.shape, -math.inf), np.full(got.shape, -1)
+    for n, c, i, j in np.ndindex(*got.shape):
+        for at in np.ndindex(kernel, kernel):
+            row, col = i * stride - padding + at[0] * dilation, j * stride - padding + at[1] * dilation
+            if not (0 <= row < 9 and 0 <= col < width):
+                continue
+            v = values[n, c, row, col]
+            if place[n, c, i, j] < 0 or v > want[n, c, i, j] or v != v:
+                want[n, c, i, j], place[n, c, i, j] = v, row * width + col
+    np.testing.assert_array_equal(got.detach().double().cpu().numpy(), want)
+    np.testing.assert_array_equal(index.cpu().numpy(), place)
+    if real_dtype:
+        got.backward(ampc.ones_like(got))
+        counts = [np.bincount(p.ravel(), minlength=9 * width) for p in place.reshape(6, -1)]
+        np.testing.assert_array_equal(x.grad.double().cpu().numpy(), np.reshape(counts, size))
+
+
+@pytest.mark.cpu
+def test_causal_attention_to_nothing_but_nan_is_nan_in_all_gradients():
+    """Weights of keys beyond a query are not computed, but a score that is nan makes them nan, too."""
+    q, k, v = (ampc.tensor(real(1, 40, 8)).float().requires_grad_() for _ in range(3))
+    with ampc.no_grad():
+        q[0, 3, 0] = math.nan
+    y = ampc.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    y.sum().backward()
+    assert y[0, 3].isnan().all() and not y[0, :3].isnan().any() and not y[0, 4:].isnan().any()
+    assert k.grad.isnan().all() and v.grad.isnan().all()
+
+
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16], ids=str)
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_over_several_blocks(dtype, causal):

@@ -60,6 +60,8 @@ AREAS = {
     "README.md": "test_docs test_compatibility",
     "examples": "test_examples",
     "tests/composed_samples.py": "test_composed",
+    "tests/cuda_ptx": "test_ptx",
+    "tests/cuda_sim": "test_ptx",
     "tests/fuzz": "test_fuzz",
     "tests/libraries": "test_libraries test_compatibility",
     "tests/opinfo": "test_opinfo test_compatibility",

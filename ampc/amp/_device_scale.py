@@ -16,6 +16,7 @@ class DeviceScale:
     """``Scale`` on a GPU."""
 
     known = 0.0
+    _used: Optional[Tensor] = None  # the scale that gradients of this iteration were divided by
 
     def __init__(self, scale: float, growth_factor: float, backoff_factor: float, growth_interval: int, min_scale: float, max_scale: float,
                  hysteresis: int, device: Any) -> None:
@@ -33,6 +34,7 @@ class DeviceScale:
     @scale.setter
     def scale(self, value: float) -> None:
         self.scale_tensor.fill_(value)
+        self._used = None
 
     @property
     def growth_tracker(self) -> int:
@@ -68,24 +70,22 @@ class DeviceScale:
         return self.tracker_tensors[0]
 
     def snapshot(self) -> Tensor:
-        """A copy of the scale."""
-        return self.scale_tensor.clone()
+        """A copy of the scale: the one that the last gradients were divided by left."""
+        return self.scale_tensor.clone() if self._used is None else self._used
 
     def times(self, value: Tensor) -> Tensor:
         """``value`` times the scale."""
-        return value * self.scale_tensor.to(value.device, non_blocking=True)
+        return value * self._scale_on(value)
 
     def check_loss(self, loss: Tensor) -> Tuple[Tensor, list]:
-        """The loss, and a flag: whether it is not finite."""
-        return loss, [loss.isfinite().logical_not()]
+        """The loss, twice: ``adapt`` looks whether it is finite."""
+        return loss, [loss]
 
     def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device. For gradients on the CPU it waits for the scale."""
         if device.type == "cpu":
             return divide_by_number(self, self.inverse, device, grads, positions)
-        flags = make.zeros(2, dtype=_C.float32, device=device)
-        inverse = make.empty((), dtype=_C.float64, device=device)
-        table = _C._cuda_grad_stats(grads, self.scale_tensor.to(device, non_blocking=True), flags, inverse)
+        table, flags, inverse, self._used = _C._cuda_grad_stats(grads, self._scale_on(grads[0]))
         _C._scale_all(grads, 1.0, inverse)
         remember(grads, table)
         return GradStats(table, positions, None, flags)
@@ -99,9 +99,23 @@ class DeviceScale:
     def adapt(self, found_inf: List[Tensor], bad_losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
         """Adapts the scale on the GPU, by the flags of all gradients. Nothing warns of nans."""
         _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, self.before_nans, self._total([stat.flags for stat in stats()]),
-                              self._total(bad_losses), self.growth_factor, self.backoff_factor, self.growth_interval, self.min_scale,
+                              self._one_loss(bad_losses), self.growth_factor, self.backoff_factor, self.growth_interval, self.min_scale,
                               self.max_scale, self.hysteresis)
 
+        self._used = None
+
+    def _one_loss(self, losses: List[Tensor]) -> Optional[Tensor]:
+        """A number that is finite where all losses are."""
+        return losses[0] if len(losses) == 1 and self._is_beside(losses[0]) else self._total([loss * 0 for loss in losses])
+
+    def _is_beside(self, t: Tensor) -> bool:
+        return t.dtype is _C.float32 and _C._device_index(t) == _C._device_index(self.scale_tensor)
+
+    def _scale_on(self, t: Tensor) -> Tensor:
+        """The scale, on the device of another tensor."""
+        same = _C._device_index(t) == _C._device_index(self.scale_tensor)
+        return self.scale_tensor if same else self.scale_tensor.to(t.device, non_blocking=True)
+
     def _total(self, flags: List[Tensor]) -> Optional[Tensor]:
-        here = [f.to(self.scale_tensor.device, _C.float32, non_blocking=True) for f in flags]
+        here = [f if self._is_beside(f) else f.to(self.scale_tensor.device, _C.float32, non_blocking=True) for f in flags]
         return sum(here[1:], here[0]) if here else None

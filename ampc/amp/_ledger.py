@@ -51,7 +51,7 @@ def ledger_of(grads: List[Tensor]) -> Tensor:
     if table is not None and _still_holds(grads, refs, contents):
         return table
     plain = [g.detach() for g in grads]
-    return _C._cuda_grad_stats(plain) if plain[0].is_cuda else _C._grad_stats(plain)
+    return _C._cuda_grad_stats(plain)[0] if plain[0].is_cuda else _C._grad_stats(plain)
 
 
 def total(stats: List[GradStats]) -> Tuple[float, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _C
-from .. import _creation as make
 from .._C import Tensor
 from .._model_names import Names
 from ._ledger import GradStats, remember
@@ -18,7 +17,8 @@ def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tenso
     """The gradients of an optimizer's parameters on each device, with the (group, position) of each.
 
     AssertionError for a parameter that is no Tensor; ValueError for a float16 gradient, unless allowed."""
-    by_device: Dict[Any, Tuple[Any, List[Tensor], Positions]] = {}
+    by_device: Dict[int, Tuple[Any, List[Tensor], Positions]] = {}
+    last = -1  # the device of the gradient before
     for g, group in enumerate(optimizer.param_groups):
         for i, p in enumerate(group["params"]):
             if not isinstance(p, Tensor):
@@ -31,12 +31,11 @@ def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tenso
                     f"the gradient of parameter {Names().of_parameter(optimizer, g, i)}, shape {list(p.shape)}, is float16, and unscaling would "
                     "round small values to 0. Remove model.half(): keep the parameters in float32, and autocast computes products in float16. "
                     "Or use rounding='master' in the optimizer and GradScaler(fp16_gradients=True)")
-            device = grad.device
-            if device not in by_device:
-                by_device[device] = device, [], []
-            _, grads, positions = by_device[device]
-            grads.append(grad)
-            positions.append((g, i))
+            number = _C._device_index(grad)
+            if number != last:
+                last, found = number, by_device.setdefault(number, (grad.device, [], []))
+            found[1].append(grad)
+            found[2].append((g, i))
     return list(by_device.values())
 
 
@@ -49,10 +48,9 @@ def divide_by_number(scale: Scale, factor: float, device: Any, grads: List[Tenso
         remember(grads, table)
         sums = _C._sum_up(table)
         return GradStats(table, positions, sums, scale.flags_of(sums))
-    flags = make.zeros(2, dtype=_C.float32, device=device)
     if factor != 1.0:
         _C._scale_all(grads, factor)
-    table = _C._cuda_grad_stats(grads, None, flags)
+    table, flags, _, _ = _C._cuda_grad_stats(grads)
     remember(grads, table)
     return GradStats(table, positions, None, flags)
 

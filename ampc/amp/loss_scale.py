@@ -35,7 +35,7 @@ class StaticLossScaler:
         for g in gradients:
             if g is not None and g.numel():
                 by_device.setdefault(g.device, []).append(g.detach())
-        tables = [_C._cuda_grad_stats(some) if device.type == "cuda" else _C._grad_stats(some) for device, some in by_device.items()]
+        tables = [_C._cuda_grad_stats(some)[0] if device.type == "cuda" else _C._grad_stats(some) for device, some in by_device.items()]
         return any(infs + nans > 0 for _, _, infs, nans, *_ in (_C._sum_up(table.cpu()) for table in tables))
 
     def update_scale(self, overflow: Any) -> None:

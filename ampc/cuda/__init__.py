@@ -51,8 +51,10 @@ def current_device() -> int:
 
 
 def set_device(where: Where) -> None:
-    """Makes a GPU the one that 'cuda' means on this thread."""
-    current.index = index_of(where)
+    """Makes a GPU the one that 'cuda' means on this thread, for libraries that use the CUDA runtime, too."""
+    index = index_of(where)
+    _C._cuda_use(index)
+    current.index = index
 
 
 class device(_C.Scope):

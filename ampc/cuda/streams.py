@@ -23,18 +23,18 @@ def index_of(where: Any) -> int:
 
 
 class Stream(_C.Scope):
-    """A queue of work: what is queued on one stream is done in order, work of different streams side by side.
+    """A queue of work: what is queued on one stream is done in order, work of different streams side by side. A GPU has 32 of
+    each priority, given out in turn and kept: whoever holds more Stream objects shares them.
 
     Args:
         device: the GPU; None the current one.
-        priority: lower numbers go first; 0 is the ordinary one.
+        priority: from 0, the ordinary one, down to -5: lower numbers go first.
     """
 
     def __init__(self, device: Any = None, priority: int = 0, *, _handle: Optional[int] = None) -> None:
         self._index = index_of(device)
         if _handle is None:
-            self.cuda_stream: int = _C._cuda_stream_new(self._index, priority)
-            weakref.finalize(self, _C._cuda_stream_free, self._index, self.cuda_stream).atexit = False
+            self.cuda_stream: int = _C._cuda_stream_of(self._index, priority)
         else:
             self.cuda_stream = _handle
 

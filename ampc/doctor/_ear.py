@@ -170,4 +170,4 @@ def stats_of(t: Any) -> Tuple[float, float, float, float, float]:
     it knows whose operators these are."""
     t = t.detach()
     dense = t if t.is_contiguous() else t.contiguous()
-    return _C._sum_up(_ops._to_device(_C._cuda_grad_stats([dense]), 0) if t.is_cuda else _C._grad_stats([dense]))
+    return _C._sum_up(_ops._to_device(_C._cuda_grad_stats([dense])[0], 0) if t.is_cuda else _C._grad_stats([dense]))

@@ -8,6 +8,7 @@ import weakref
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
+from .. import _ops
 from .._C import Tensor
 from .._events import Listener, StepReport, listen
 from .._model_names import Names
@@ -15,7 +16,7 @@ from ..amp._ledger import AMAX, FIRST, INFS, NANS, SMALL, SQUARES, GradStats, jo
 from ._growth import growth
 
 STEPS = 1000  # that are remembered
-TABLES = 100  # of a GPU's steps that were not asked about; of those before, sums are kept, there
+TABLES = 100  # of a GPU's steps that were not asked about, up to twice as many; of those before, sums are kept, there
 
 
 class Gradient(NamedTuple):
@@ -62,13 +63,16 @@ class Step:
             self._seen = [(stat.table.tolist(), stat.positions) for stat in self._seen] if self._skipped else None
         self._found = []
 
-    def shrink(self) -> None:
-        """Keeps sums in place of tables, on their GPU, without waiting for it."""
-        if self._sums is None and self._seen is not None:
-            self._late, self._seen = [(stat.table.sum(0), stat.table[:, AMAX].max()) for stat in self._seen], None
+    def tables(self) -> List[Tensor]:
+        """Those on a GPU, which nobody has waited for."""
+        return [stat.table for stat in self._seen] if self._sums is None and self._seen is not None else []
+
+    def shrink(self, sums: List[Any]) -> None:
+        """Keeps sums in place of tables, on their GPU, without waiting for it. ``sums``: for each (of columns, largest in them, row)."""
+        self._late, self._seen = sums, None
 
     def _settle_late(self) -> None:
-        parts = [(sums.tolist(), amax.item()) for sums, amax in self._late]
+        parts = [(sums[row].tolist(), amax[row].item()) for sums, amax, row in self._late]
         self._sums = join([(squares, amax, *counts[:-1]) for (squares, _, *counts), amax in parts])
         self._skipped, self._late = any(f.item() for f in self._found), None
 
@@ -157,6 +161,21 @@ def _unravel(at: int, shape: Tuple[int, ...]) -> Tuple[int, ...]:
     return tuple(reversed(index))
 
 
+def _shrink(steps: List[Step]) -> None:
+    """Shrinks many steps at once: the sums of tables of one shape are computed together."""
+    alike: Dict[Any, List[Tensor]] = {}
+    at: Dict[int, List[Tuple[Any, int]]] = {}  # of a step: the group of each of its tables, and the place there
+    for i, step in enumerate(steps):
+        for table in step.tables():
+            group = (table.device, table.shape)
+            at.setdefault(i, []).append((group, len(alike.setdefault(group, []))))
+            alike[group].append(table)
+    together = {group: _ops.stack(tables) for group, tables in alike.items()}
+    sums = {group: (all_.sum(1), all_[:, :, AMAX].amax(1)) for group, all_ in together.items()}
+    for i, places in at.items():
+        steps[i].shrink([(*sums[group], row) for group, row in places])
+
+
 class Ledger:
     """The last 1,000 steps of a scaler, oldest first; ``scaler.ledger``."""
 
@@ -175,8 +194,8 @@ class Ledger:
         self._steps.append(step)
         if not step._skipped:
             self.latest = step, seen
-        if step._sums is None and len(self._steps) > TABLES:
-            self._steps[-TABLES - 1].shrink()
+        if step._sums is None and self.total % TABLES == 0:
+            _shrink([self._steps[i] for i in range(-min(2 * TABLES, len(self._steps)), -TABLES)])
         return step
 
     def report(self, scaler: Any) -> StepReport:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from .. import _C
 from .._C import Tensor
+from .._device import device_of
 from .._events import announce
 from .._gradients import zero_grad
 from .._missing import absent_from
@@ -224,8 +225,8 @@ class Optimizer(HasHooks):
         return False
 
     def _on_one_gpu(self) -> bool:
-        devices = {p.grad.device for group in self.param_groups for p in group["params"] if p.grad is not None}
-        return len(devices) == 1 and devices.pop().type == "cuda"
+        numbers = {_C._device_index(p.grad) for group in self.param_groups for p in group["params"] if p.grad is not None}
+        return len(numbers) == 1 and device_of(numbers.pop()).type == "cuda"
 
     def _step_group(self, group: Dict[str, Any]) -> None:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")
@@ -325,11 +326,11 @@ def check_rounding(name: str, rounding: str) -> str:
 
 def extras_of(params: List[Any], states: List[Dict[str, Any]], rounding: str) -> Optional[List[Any]]:
     """What ``rounding`` keeps beside 16-bit parameters, as states: float32 masters, or what was lost so far."""
-    from .._creation import zeros
-
     key = _KEPT.get(rounding)
     if key is None:
         return None
+    from .._creation import zeros
+
     for p, state in zip(params, states):
         if key not in state and p.dtype in _HALF:
             own = p.detach()

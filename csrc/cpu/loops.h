@@ -70,6 +70,8 @@ typedef struct ac_loops {
     void (*thin_across)(int64_t depth, int64_t rows, const float *x, int64_t lanes, const float *w, int64_t w_row,
                         float *sums, int64_t sums_row);
     /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
+    /* one tap of max pooling's windows, see pool_rows.inc */
+    void (*pool_tap[AC_N_OPMATHS])(int64_t n, const void *x, int64_t stride, int32_t tap, void *best, int32_t *which);
     /* rows of windows over rows of positions, see conv_depthwise.inc */
     void (*sweep)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *w, float *y);
     void (*sweep_back)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *g, float *sums);

@@ -83,6 +83,7 @@ typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
     ENTRY(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, AC_CU_THREADS_PER_MULTIPROCESSOR, 39)                    \
     ENTRY(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, AC_CU_MAJOR, 75)                                               \
     ENTRY(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, AC_CU_MINOR, 76)                                               \
+    ENTRY(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, AC_CU_READS_PAGEABLE, 88)                                        \
     ENTRY(CU_STREAM_NON_BLOCKING, AC_CU_NON_BLOCKING, 1)                                                               \
     ENTRY(CU_EVENT_DISABLE_TIMING, AC_CU_NO_TIMING, 2)                                                                 \
     ENTRY(CU_EVENT_BLOCKING_SYNC, AC_CU_BLOCKING_SYNC, 1)                                                              \
@@ -94,6 +95,8 @@ typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
 
 #define AC_LT_CONSTANTS(ENTRY)                                                                                         \
     ENTRY(CUBLAS_STATUS_SUCCESS, AC_LT_SUCCESS, 0)                                                                     \
+    ENTRY(CUBLAS_STATUS_INVALID_VALUE, AC_LT_INVALID_VALUE, 7)                                                         \
+    ENTRY(CUBLAS_STATUS_ARCH_MISMATCH, AC_LT_ARCH_MISMATCH, 8)                                                         \
     ENTRY(CUBLAS_STATUS_NOT_SUPPORTED, AC_LT_NOT_SUPPORTED, 15)                                                        \
     ENTRY(CUBLAS_OP_N, AC_LT_PLAIN, 0)                                                                                 \
     ENTRY(CUBLAS_OP_T, AC_LT_TRANSPOSED, 1)                                                                            \
@@ -125,6 +128,7 @@ typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
     ENTRY(CUDNN_DATA_BFLOAT16, AC_DNN_BF16, 9)                                                                         \
     ENTRY(CUDNN_TENSOR_NCHW, AC_DNN_ROW_MAJOR, 0)                                                                      \
     ENTRY(CUDNN_CROSS_CORRELATION, AC_DNN_CORRELATION, 1)                                                              \
+    ENTRY(CUDNN_DEFAULT_MATH, AC_DNN_DEFAULT_MATH, 0)                                                                  \
     ENTRY(CUDNN_TENSOR_OP_MATH, AC_DNN_TENSOR_CORES, 1)                                                                \
     ENTRY(CUDNN_FMA_MATH, AC_DNN_PLAIN_MATH, 3)                                                                        \
     ENTRY(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, AC_DNN_FORWARD, 1)                                         \
@@ -153,8 +157,7 @@ enum { AC_DNN_CONSTANTS(AC_CONSTANT) AC_DNN_END_ };
     ENTRY(cuDeviceCanAccessPeer, int *, CUdevice, CUdevice)                                                            \
     ENTRY(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)                                                             \
     ENTRY(cuCtxGetCurrent, CUcontext *)                                                                                \
-    ENTRY(cuCtxPushCurrent_v2, CUcontext)                                                                              \
-    ENTRY(cuCtxPopCurrent_v2, CUcontext *)                                                                             \
+    ENTRY(cuCtxSetCurrent, CUcontext)                                                                                  \
     ENTRY(cuCtxSynchronize, void)                                                                                      \
     ENTRY(cuModuleLoadData, CUmodule *, const void *)                                                                  \
     ENTRY(cuModuleGetFunction, CUfunction *, CUmodule, const char *)                                                   \
@@ -173,7 +176,6 @@ enum { AC_DNN_CONSTANTS(AC_CONSTANT) AC_DNN_END_ };
     ENTRY(cuMemcpyPeerAsync, CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)                         \
     ENTRY(cuMemsetD8Async, CUdeviceptr, unsigned char, size_t, CUstream)                                               \
     ENTRY(cuStreamCreateWithPriority, CUstream *, unsigned, int)                                                       \
-    ENTRY(cuStreamDestroy_v2, CUstream)                                                                                \
     ENTRY(cuStreamSynchronize, CUstream)                                                                               \
     ENTRY(cuStreamQuery, CUstream)                                                                                     \
     ENTRY(cuStreamWaitEvent, CUstream, CUevent, unsigned)                                                              \

@@ -9,7 +9,8 @@
 #include "shared/dim_iter.h"
 #include "shared/windows.h"
 
-enum { AC_GPU_THREADS = 256 }; /* of a block, everywhere */
+enum { AC_GPU_THREADS = 256 };         /* of a block, everywhere */
+enum { AC_GPU_SHARED_ALIGNMENT = 32 }; /* of a block's shared memory, for tiles of tensor cores */
 
 /* Where a kernel notes the first bad index it meets: host memory that the device can write. */
 typedef struct {
@@ -327,7 +328,9 @@ typedef struct {
     int64_t pieces;
     const float *scale;  /* statistics: of values / *scale (1 / it is rounded to float32), or NULL */
     double *inverse;     /* where that is noted, or NULL */
-    float *found_inf;    /* statistics: [2], set to 1 where a value is not finite, and where it is infinite; or NULL */
+    float *used;         /* and where the scale itself is, or NULL */
+    float *found_inf;    /* statistics: set to 0, 0 for those who join them; or NULL */
+    const double *by;    /* in place of every item's, or NULL */
     const float *gate;   /* steps: nonzero leaves them out; or NULL */
     ac_gpu_found *found; /* one a piece, or NULL */
     ac_optim_options options;
@@ -340,6 +343,7 @@ typedef struct {
     int64_t pieces;
     const ac_gpu_found *found;
     ac_gpu_found *totals;
+    float *found_inf; /* [2], set to 1 where a value is not finite, and where it is infinite; or NULL */
 } ac_gpu_join;
 
 typedef struct {
@@ -347,7 +351,7 @@ typedef struct {
     int32_t *tracker;       /* good steps in a row; overflows in a row; whether nans were still there at scale 1 */
     float *before_nans;     /* the scale when steps began to meet nans alone, else 0 */
     const float *found_inf; /* [2], as the statistics leave them */
-    const float *bad_loss;  /* nonzero: the loss itself was nan; or NULL */
+    const float *loss;      /* where it is not finite itself, the scale stays; or NULL */
     float least, most;
     int32_t hysteresis;
     double growth, backoff;

@@ -32,6 +32,7 @@ enum { PLANS = 256 };
 static struct {
     plan plans[PLANS];
     cudnnHandle_t handles[AC_MAX_GPUS];
+    bool fails[AC_MAX_GPUS]; /* does not start, as one for a newer driver does not */
 } dnn;
 
 /* -- the key ---------------------------------------------------------------------------------------- */
@@ -87,7 +88,10 @@ static bool describe(plan *p) {
     const int32_t bias_size[MOST_DIMS] = {1, k->positions[1], 1, 1, 1},
                   stride[MOST_DIMS] = {k->positions[1], 1, 1, 1, 1};
     cudnnDataType_t type = (cudnnDataType_t)k->type;
-    cudnnMathType_t math = k->type == AC_DNN_F32 && !k->tf32 ? AC_DNN_PLAIN_MATH : AC_DNN_TENSOR_CORES;
+    /* float32 is rounded to TF32 by the default alone: with TENSOR_CORES nothing is converted for them */
+    cudnnMathType_t math = k->type != AC_DNN_F32 ? AC_DNN_TENSOR_CORES
+                           : k->tf32             ? AC_DNN_DEFAULT_MATH
+                                                 : AC_DNN_PLAIN_MATH;
     bool good = OK(cudnnCreateTensorDescriptor(&p->image)) && OK(cudnnCreateTensorDescriptor(&p->positions)) &&
                 OK(cudnnCreateFilterDescriptor(&p->weight)) && OK(cudnnCreateConvolutionDescriptor(&p->windows));
     good = good && OK(cudnnSetTensorNdDescriptor(p->image, type, k->ndim, k->image, k->image_stride)) &&
@@ -155,7 +159,9 @@ static bool queue(const plan *p, cudnnHandle_t handle, const addresses *at, void
 /* One call at a time talks to the library: a handle has one stream. 1 done, 0 not taken, -1 failed. */
 static int run_locked(ac_device d, const convolution_key *key, const addresses *at) {
     cudnnHandle_t *handle = &dnn.handles[ac_gpu_index(d)];
-    if (!*handle && !OK(cudnnCreate(handle))) return *handle = NULL, 0;
+    bool *fails = &dnn.fails[ac_gpu_index(d)];
+    if (!*handle && !*fails) *fails = !OK(cudnnCreate(handle));
+    if (*fails) return 0;
     if (!OK(cudnnSetStream(*handle, ac_gpu_stream(d)))) return 0;
     plan *p = plan_for(key, *handle);
     if (!p->works) return 0;
@@ -176,9 +182,9 @@ static int run_on(ac_device d, const convolution_key *key, const addresses *at) 
     return done;
 }
 
-/* new: t itself where it has the dtype, and the layout, else a row-major copy that has */
+/* new: t itself where it has the dtype, the layout, and an address for vectors, else a row-major copy that has */
 static ac_tensor *as_operand(ac_tensor *t, ac_dtype dtype, bool good_layout) {
-    if (t->dtype == dtype && good_layout) return ac_tensor_retain(t);
+    if (t->dtype == dtype && good_layout && ac_gpu_aligned(ac_data(t))) return ac_tensor_retain(t);
     ac_dims shape = ac_shape_of(t);
     ac_tensor *copy = ac_tensor_new_on(ac_device_of(t), dtype, &shape);
     if (copy && ac_gpu_copy(copy, t) < 0) ac_tensor_clear(&copy);
@@ -190,7 +196,7 @@ int ac_gpu_cudnn_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtyp
     ac_tensor *y = r->out[0], *x = NULL, *weight = NULL, *bias = NULL;
     bool fits = dtype != AC_float64 && y->dtype == dtype && y->numel > 0 && y->numel <= INT32_MAX &&
                 r->in[0]->numel > 0 && r->in[0]->numel <= INT32_MAX && r->in[1]->numel <= INT32_MAX &&
-                !(a->transposed && r->in[2]);
+                !(a->transposed && r->in[2]) && ac_gpu_aligned(ac_data(y));
     if (!ac_gpu_use_cudnn || !fits || !ac_dnn_open()) return 0;
     x = as_operand(r->in[0], dtype, takes_layout(r->in[0]));
     weight = x ? as_operand(r->in[1], dtype, ac_is_contiguous(r->in[1])) : NULL;

@@ -1,6 +1,8 @@
 /* GPUs, the contexts they are used through, streams and events. */
 #include "cuda/gpu.h"
 
+#include "base/inside.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,11 +10,21 @@
 static struct {
     _Atomic int count;
     _Atomic(CUcontext) contexts[AC_MAX_GPUS]; /* the primary ones, kept for the life of the process */
-    int multiprocessors[AC_MAX_GPUS], generation[AC_MAX_GPUS];
+    int multiprocessors[AC_MAX_GPUS], generation[AC_MAX_GPUS], reads_pageable[AC_MAX_GPUS];
+    struct {
+        CUstream streams[AC_GPU_STREAMS];
+        unsigned next;
+    } pools[AC_MAX_GPUS][AC_GPU_PRIORITIES];
     _Atomic(ac_gpu_trouble *) trouble; /* host address of the note, page-locked; one for all devices */
 } gpus = {.count = -1};
 
 static _Thread_local CUstream current_stream[AC_MAX_GPUS];
+
+/* The thread's current context, as it was found or set within this visit to the core. */
+static _Thread_local struct {
+    CUcontext context;
+    uint64_t visit;
+} current;
 
 int ac_gpu_count(int *count) {
     *count = 0;
@@ -54,6 +66,9 @@ static int open_context(ac_device d) {
         if (!failed)
             failed =
                 ac_cu_check(ac_cu.cuDeviceGetAttribute(&gpus.generation[i], AC_CU_MAJOR, device), "opening the GPU");
+        if (!failed)
+            failed = ac_cu_check(ac_cu.cuDeviceGetAttribute(&gpus.reads_pageable[i], AC_CU_READS_PAGEABLE, device),
+                                 "opening the GPU");
         if (!failed) gpus.contexts[i] = context;
     }
     (void)pthread_mutex_unlock(&ac_gpu_locks.devices);
@@ -63,22 +78,54 @@ static int open_context(ac_device d) {
 CUcontext ac_gpu_context(ac_device d) { return gpus.contexts[ac_gpu_index(d)]; }
 int ac_gpu_multiprocessors(ac_device d) { return gpus.multiprocessors[ac_gpu_index(d)]; }
 int ac_gpu_generation(ac_device d) { return gpus.generation[ac_gpu_index(d)]; }
+bool ac_gpu_reads_pageable(ac_device d) { return gpus.reads_pageable[ac_gpu_index(d)]; }
 
-int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) {
-    CUcontext now = NULL;
-    scope->pushed = false;
-    AC_TRY(ac_gpu_init());
-    if (d < AC_CUDA(0) || d >= AC_CUDA(AC_MAX_GPUS) || !ac_gpu_context(d)) AC_TRY(open_context(d));
-    AC_TRY(ac_cu_check(ac_cu.cuCtxGetCurrent(&now), "reading the thread's context"));
-    if (now == ac_gpu_context(d)) return 0;
-    AC_TRY(ac_cu_check(ac_cu.cuCtxPushCurrent_v2(ac_gpu_context(d)), "entering the GPU's context"));
-    scope->pushed = true;
+static int find_current(void) {
+    if (current.visit == ac_inside.visit) return 0;
+    AC_TRY(ac_cu_check(ac_cu.cuCtxGetCurrent(&current.context), "reading the thread's context"));
+    current.visit = ac_inside.visit;
     return 0;
 }
 
+static int set_current(CUcontext context) {
+    AC_TRY(ac_cu_check(ac_cu.cuCtxSetCurrent(context), "entering the GPU's context"));
+    current.context = context;
+    return 0;
+}
+
+static int make_current(ac_device d, ac_gpu_scope *scope) {
+    AC_TRY(ac_gpu_init());
+    if (d < AC_CUDA(0) || d >= AC_CUDA(AC_MAX_GPUS) || !ac_gpu_context(d)) AC_TRY(open_context(d));
+    AC_TRY(find_current());
+    CUcontext own = ac_gpu_context(d), found = current.context;
+    if (found == own) return 0;
+    AC_TRY(set_current(own));
+    scope->found = found, scope->restore = found || d != AC_CUDA(0);
+    return 0;
+}
+
+int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) {
+    scope->restore = false;
+    ac_inside_enter();
+    if (make_current(d, scope) == 0) return 0;
+    ac_inside_leave();
+    return -1;
+}
+
 void ac_gpu_leave(const ac_gpu_scope *scope) {
-    CUcontext old;
-    if (scope->pushed) (void)ac_cu.cuCtxPopCurrent_v2(&old);
+    if (scope->restore) { /* an error that is on its way is not replaced by another */
+        current.context = scope->found;
+        if (ac_cu.cuCtxSetCurrent(scope->found) != AC_CU_SUCCESS) current.visit = 0;
+    }
+    ac_inside_leave();
+}
+
+int ac_gpu_use(ac_device d) {
+    ac_gpu_scope scope;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    scope.restore = false;
+    ac_gpu_leave(&scope);
+    return 0;
 }
 
 /* One call of the driver within the device's context. */
@@ -121,13 +168,20 @@ int ac_gpu_facts_of(ac_device d, ac_gpu_facts *f) {
 CUstream ac_gpu_stream(ac_device d) { return current_stream[ac_gpu_index(d)]; }
 void ac_gpu_set_stream(ac_device d, CUstream s) { current_stream[ac_gpu_index(d)] = s; }
 
-int ac_gpu_stream_new(ac_device d, int priority, CUstream *s) {
-    WITHIN(d, "making a stream", ac_cu.cuStreamCreateWithPriority(s, AC_CU_NON_BLOCKING, priority));
-    return 0;
-}
-int ac_gpu_stream_free(ac_device d, CUstream s) {
-    WITHIN(d, "ending a stream", ac_cu.cuStreamDestroy_v2(s));
-    return 0;
+int ac_gpu_stream_of(ac_device d, int priority, CUstream *s) {
+    ac_gpu_scope scope;
+    int level = priority > 0 ? 0 : priority <= -AC_GPU_PRIORITIES ? AC_GPU_PRIORITIES - 1 : -priority;
+    CUresult result = AC_CU_SUCCESS;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    (void)pthread_mutex_lock(&ac_gpu_locks.devices);
+    unsigned next = gpus.pools[ac_gpu_index(d)][level].next;
+    CUstream *at = &gpus.pools[ac_gpu_index(d)][level].streams[next];
+    if (!*at) result = ac_cu.cuStreamCreateWithPriority(at, AC_CU_NON_BLOCKING, -level);
+    if (result == AC_CU_SUCCESS) gpus.pools[ac_gpu_index(d)][level].next = (next + 1) % AC_GPU_STREAMS;
+    *s = *at;
+    (void)pthread_mutex_unlock(&ac_gpu_locks.devices);
+    ac_gpu_leave(&scope);
+    return ac_cu_check(result, "making a stream");
 }
 int ac_gpu_stream_wait(ac_device d, CUstream s) {
     WITHIN(d, "waiting for a stream", ac_cu.cuStreamSynchronize(s));
@@ -199,6 +253,7 @@ ac_gpu_trouble *ac_gpu_trouble_at(ac_device d) {
 }
 
 int ac_gpu_check_trouble(void) {
+    AC_TRY(ac_gpu_init()); /* a forked child does not have the memory of the note */
     ac_gpu_trouble *t = gpus.trouble;
     if (!t || *(volatile int32_t *)&t->flag != 1) return 0;
     atomic_thread_fence(memory_order_acquire);

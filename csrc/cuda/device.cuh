@@ -21,7 +21,7 @@
 #define AC_KERNEL_OF_TWO(name, Args)                                                                                   \
     extern "C" __global__ void __launch_bounds__(AC_GPU_THREADS, 2) name(const __grid_constant__ Args a)
 /* What the launch asked for. */
-extern __shared__ __align__(16) char ac_shared_memory[];
+extern __align__(AC_GPU_SHARED_ALIGNMENT) __shared__ char ac_shared_memory[];
 #else
 #include <shim.h>
 #endif

@@ -3,63 +3,9 @@
 #include "cuda/foreach.h"
 
 #include "base/alloc.h"
-
-#include <string.h>
+#include "cuda/tables.h"
 
 #define LIST_KERNEL(id, text) static ac_gpu_kernel id = {.image = AC_IMAGE_FOREACH, .name = text}
-
-/* A list's table: built on the host, brought over before the launch. */
-typedef struct {
-    ac_device device;
-    ac_gpu_item *items; /* on the host */
-    int n;
-    int64_t pieces;
-    ac_gpu_block *table; /* on the device */
-} list;
-
-static size_t table_bytes(int n) { return (size_t)(n > 0 ? n : 1) * sizeof(ac_gpu_item); }
-
-static int list_new(list *l, ac_device d, int n) {
-    *l = (list){.device = d, .n = n, .items = ac_calloc(table_bytes(n))};
-    return l->items ? 0 : -1;
-}
-
-static void list_free(list *l) {
-    ac_free(l->items, table_bytes(l->n));
-    ac_gpu_free(l->table);
-}
-
-/* Through page-locked memory, which the copy keeps from being used again: so nobody waits for it. */
-static int upload_table(const list *l) {
-    ac_gpu_scope scope;
-    ac_storage *staged = ac_gpu_pinned((int64_t)table_bytes(l->n));
-    if (!staged) return -1;
-    memcpy(staged->data, l->items, table_bytes(l->n));
-    int failed = ac_gpu_enter(l->device, &scope);
-    if (!failed) {
-        CUresult result = ac_cu.cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)ac_gpu_address(l->table), staged->data,
-                                                     table_bytes(l->n), ac_gpu_stream(l->device));
-        failed = ac_cu_check(result, "a list of tensors for the GPU");
-        if (!failed) failed = ac_gpu_pinned_used(staged, l->device);
-        ac_gpu_leave(&scope);
-    }
-    ac_storage_release(staged);
-    return failed;
-}
-
-static int list_send(list *l) {
-    l->pieces = 0;
-    for (int i = 0; i < l->n; i++) {
-        l->items[i].first_piece = l->pieces;
-        l->pieces += (l->items[i].numel + AC_GPU_PIECE - 1) / AC_GPU_PIECE;
-    }
-    l->table = ac_gpu_alloc(l->device, (int64_t)table_bytes(l->n));
-    return l->table ? upload_table(l) : -1;
-}
-
-static ac_gpu_list arguments(const list *l) {
-    return (ac_gpu_list){.items = ac_gpu_address(l->table), .n = l->n, .pieces = l->pieces};
-}
 
 /* -- tensors that are not contiguous go by a copy, which is copied back ----------------------------- */
 
@@ -105,24 +51,23 @@ static const double *factor_there(const ac_tensor *t) {
 /* Where the statistics of values / *scale go: on the device each, or NULL. */
 typedef struct {
     const float *scale;
-    double *inverse;
-    float *found_inf;
     ac_gpu_found *totals; /* one a tensor */
+    ac_gpu_stats_also also;
 } stats_outputs;
 
 /* The statistics of the pieces, then of the tensors. */
-static int grad_stats_of_list(const list *l, const stats_outputs *k) {
+static int grad_stats_of_list(const ac_gpu_sent_list *l, const stats_outputs *k) {
     LIST_KERNEL(stats_only, "ac_list_grad_stats");
     LIST_KERNEL(join, "ac_list_join");
-    ac_gpu_list a = arguments(l);
-    a.scale = k->scale, a.inverse = k->inverse, a.found_inf = k->found_inf;
+    ac_gpu_list a = ac_gpu_list_arguments(l);
+    a.scale = k->scale, a.inverse = k->also.inverse, a.used = k->also.used, a.found_inf = k->also.found_inf;
     ac_gpu_block *room = ac_gpu_alloc(l->device, (l->pieces + 1) * (int64_t)sizeof(ac_gpu_found));
     if (!room) return -1;
     a.found = ac_gpu_address(room);
     int64_t blocks = l->pieces ? l->pieces : 1; /* somebody notes the inverse */
     int failed = ac_gpu_launch(l->device, &stats_only, blocks, AC_GPU_THREADS / 32 * 8, &a);
-    ac_gpu_join j = {a.items, a.n, a.pieces, a.found, k->totals};
-    if (!failed && k->totals) failed = ac_gpu_launch(l->device, &join, ac_gpu_blocks(l->device, l->n, 1), 0, &j);
+    ac_gpu_join j = {a.items, a.n, a.pieces, a.found, k->totals, a.found_inf};
+    if (!failed) failed = ac_gpu_launch(l->device, &join, ac_gpu_blocks(l->device, l->n, 1), 0, &j);
     ac_gpu_free(room);
     return failed;
 }
@@ -132,31 +77,31 @@ static int pass(ac_tensor *const *tensors, int n, const double *factors, double 
                 const stats_outputs *k) {
     LIST_KERNEL(scale, "ac_list_scale");
     dense_list dense;
-    list l;
+    ac_gpu_sent_list l;
     if (n == 0) return 0;
     AC_TRY(dense_new(&dense, tensors, n));
-    int failed = list_new(&l, ac_device_of(tensors[0]), n);
+    int failed = ac_gpu_list_new(&l, ac_device_of(tensors[0]), n);
     for (int i = 0; i < n && !failed; i++) {
         ac_gpu_item *it = &l.items[i];
         it->grad = ac_data(dense.dense[i]), it->numel = dense.dense[i]->numel;
         it->grad_dtype = (int8_t)dense.dense[i]->dtype;
         it->at.factor = factors ? factors[i] : factor, it->by = k ? factor_there(tensors[i]) : there;
     }
-    if (!failed) failed = list_send(&l);
+    if (!failed) failed = ac_gpu_list_send(&l);
     if (!failed && k) failed = grad_stats_of_list(&l, k);
     if (!failed && !k && l.pieces) {
-        ac_gpu_list a = arguments(&l);
+        ac_gpu_list a = ac_gpu_list_arguments(&l);
         failed = ac_gpu_launch(l.device, &scale, l.pieces, 0, &a);
     }
     if (!failed && !k) failed = dense_write_back(&dense);
-    if (l.items) list_free(&l);
+    if (l.items) ac_gpu_list_free(&l);
     dense_free(&dense);
     return failed;
 }
 
-int ac_gpu_grad_stats(ac_tensor *const *grads, int n, const double *factors, const float *scale, double *inverse,
-                      float *found_inf, ac_gpu_found *ledger) {
-    stats_outputs k = {scale, inverse, found_inf, ledger};
+int ac_gpu_grad_stats(ac_tensor *const *grads, int n, const double *factors, const float *scale, ac_gpu_found *ledger,
+                      const ac_gpu_stats_also *also) {
+    stats_outputs k = {scale, ledger, also ? *also : (ac_gpu_stats_also){NULL}};
     return pass(grads, n, factors, 1, NULL, &k);
 }
 
@@ -170,7 +115,7 @@ int ac_cuda_grad_stats(ac_tensor *const *tensors, int n, const double *factors, 
     ac_device d = ac_device_of(tensors[0]);
     ac_gpu_block *room = ac_gpu_alloc(d, (int64_t)bytes);
     if (!room) return -1;
-    int failed = ac_gpu_grad_stats(tensors, n, factors, NULL, NULL, NULL, ac_gpu_address(room));
+    int failed = ac_gpu_grad_stats(tensors, n, factors, NULL, ac_gpu_address(room), NULL);
     if (!failed) failed = ac_gpu_enter(d, &scope);
     if (!failed) {
         CUdeviceptr from = (CUdeviceptr)(uintptr_t)ac_gpu_address(room);
@@ -216,26 +161,36 @@ static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
     }
 }
 
-static int launch_step(ac_update_rule rule, const list *l, const ac_step_args *s) {
+static int launch_step(ac_update_rule rule, const ac_gpu_sent_list *l, const ac_step_args *s, const double *by) {
     LIST_KERNEL(advance, "ac_list_advance");
 #define ENTRY(rule) [AC_UPDATE_RULE_##rule] = {.image = AC_IMAGE_FOREACH, .name = "ac_list_" #rule},
     static ac_gpu_kernel rules[AC_N_UPDATE_RULES] = {AC_UPDATE_RULES(ENTRY)};
 #undef ENTRY
-    ac_gpu_list a = arguments(l);
+    ac_gpu_list a = ac_gpu_list_arguments(l);
     bool counted = false;
-    a.gate = s->found_inf, a.options = s->options;
+    a.by = by, a.gate = s->found_inf, a.options = s->options;
     for (int i = 0; i < l->n; i++) counted = counted || l->items[i].step;
     if (counted) AC_TRY(ac_gpu_launch(l->device, &advance, ac_gpu_blocks(l->device, l->n, 1), 0, &a));
     if (l->pieces == 0) return 0;
     return ac_gpu_launch(l->device, &rules[rule], l->pieces, 0, &a);
 }
 
+/* The number that waits for all of the gradients: it is passed with the launch, because the table stays the same from
+ * step to step, and the number's address does not. NULL where they have several, or none. */
+static const double *common_factor(const ac_update *updates, int n) {
+    const double *by = factor_there(updates[0].grad);
+    for (int i = 1; i < n; i++)
+        if (factor_there(updates[i].grad) != by) return NULL;
+    return by;
+}
+
 int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) {
-    list l;
+    ac_gpu_sent_list l;
     if (n == 0) return 0;
-    AC_TRY(list_new(&l, ac_device_of(updates[0].param), n));
+    AC_TRY(ac_gpu_list_new(&l, ac_device_of(updates[0].param), n));
     size_t bytes = (size_t)n * COLUMNS * sizeof(ac_tensor *);
     ac_tensor **dense = ac_calloc(bytes);
+    const double *by = common_factor(updates, n);
     int failed = dense ? 0 : -1;
     for (int i = 0; i < n * COLUMNS && !failed; i++) {
         ac_tensor *t = column(&updates[i / COLUMNS], i % COLUMNS);
@@ -245,9 +200,10 @@ int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_a
     for (int i = 0; i < n && !failed; i++) {
         fill_item(&l.items[i], &updates[i], dense + i * COLUMNS);
         l.items[i].zero = constants->zero;
+        if (by) l.items[i].by = NULL;
     }
-    if (!failed) failed = list_send(&l);
-    if (!failed) failed = launch_step(rule, &l, constants);
+    if (!failed) failed = ac_gpu_list_send(&l);
+    if (!failed) failed = launch_step(rule, &l, constants, by);
     for (int i = 0; i < n * COLUMNS && dense; i++) {
         ac_tensor *t = column(&updates[i / COLUMNS], i % COLUMNS);
         if (!failed && t && dense[i] != t && (i % COLUMNS != GRAD || constants->zero))
@@ -255,7 +211,7 @@ int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_a
         ac_tensor_clear(&dense[i]);
     }
     if (dense) ac_free(dense, bytes);
-    list_free(&l);
+    ac_gpu_list_free(&l);
     return failed;
 }
 

@@ -62,13 +62,16 @@ DEV void unscale_elements(const ac_gpu_item *it, R factor, int64_t piece, int64_
 }
 
 /* What the gradient in memory is to be multiplied by. */
-DEV double factor_of(const ac_gpu_item *it) { return it->by ? it->at.factor * *it->by : it->at.factor; }
+DEV double factor_of(const ac_gpu_list &a, const ac_gpu_item *it) {
+    const double *by = a.by ? a.by : it->by;
+    return by ? it->at.factor * *by : it->at.factor;
+}
 DEV double inverse_of(const ac_gpu_list &a) { return a.scale ? (double)(float)(1 / (double)*a.scale) : 1; }
 
 DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t begin, int64_t end, bool write) {
     constexpr int V = 8;
     Found found;
-    double factor = factor_of(it) * inverse_of(a);
+    double factor = factor_of(a, it) * inverse_of(a);
     int64_t piece = begin;
     if (it->grad_dtype == AC_float64) {
         unscale_elements<double>(it, factor, piece, begin, end, write, &found);
@@ -92,7 +95,11 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
 }
 
 DEV void grad_stats_of_pieces(const ac_gpu_list &a, bool write) {
-    if (a.inverse && thread_index() == 0) *a.inverse = inverse_of(a);
+    if (thread_index() == 0) {
+        if (a.inverse) *a.inverse = inverse_of(a);
+        if (a.used) *a.used = *a.scale;
+        if (a.found_inf) a.found_inf[0] = a.found_inf[1] = 0; /* ac_list_join sets them */
+    }
     for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
         const ac_gpu_item *it = owner_of(a.items, a.n, piece);
         int64_t begin = (piece - it->first_piece) * AC_GPU_PIECE;
@@ -105,8 +112,6 @@ DEV void grad_stats_of_pieces(const ac_gpu_list &a, bool write) {
                             (double)block_join(found.small, Add()), first ? (double)(begin + first) : 0.0};
         if (threadIdx.x != 0) continue;
         if (a.found) a.found[piece] = all;
-        if (a.found_inf && all.infs + all.nans > 0) a.found_inf[0] = 1; /* every writer writes the same */
-        if (a.found_inf && all.infs > 0) a.found_inf[1] = 1;
     }
 }
 
@@ -127,6 +132,8 @@ AC_KERNEL(ac_list_join, ac_gpu_join) {
             if (all.first == 0) all.first = one.first;
         }
         a.totals[t] = all;
+        if (a.found_inf && all.infs + all.nans > 0) a.found_inf[0] = 1; /* every writer writes the same */
+        if (a.found_inf && all.infs > 0) a.found_inf[1] = 1;
     }
 }
 
@@ -188,7 +195,7 @@ AC_UPDATE_RULES(ENTRY)
 /* What an update rule needs of one parameter, made once a block. */
 template <class R> DEV typename Opmath<R>::Constants constants_of(const ac_gpu_list &a, const ac_gpu_item *it) {
     ac_optim_scalars at = it->at;
-    at.factor = factor_of(it);
+    at.factor = factor_of(a, it);
     if (it->step) at.step = (double)*it->step;
     if (it->product) at.product = (double)*it->product;
     return Opmath<R>::of(&a.options, &at);
@@ -309,7 +316,7 @@ AC_UPDATE_RULES(ENTRY)
 DEV bool spares(const ac_gpu_scale &a) {
     bool found = a.found_inf[0] != 0, nans = found && a.found_inf[1] == 0;
     if (!nans) *a.before_nans = 0, a.tracker[2] = 0;
-    if (found && a.bad_loss && *a.bad_loss != 0) return true;
+    if (found && a.loss && !(*a.loss - *a.loss == 0)) return true;
     if (!nans) return false;
     if (*a.before_nans == 0) *a.before_nans = *a.scale;
     if (!a.tracker[2] && *a.scale <= 1) a.tracker[2] = 1, *a.scale = *a.before_nans;

@@ -4,11 +4,17 @@
 
 #include "cuda/gpu.h"
 
-/* The statistics of grads * factors (1 each where NULL) / *scale (NULL: 1), waiting factors included; nothing of them
- * is written. Notes 1 / *scale at `inverse`, sets *found_inf to 1 where a value is not finite, and puts what it found
- * of each into ledger[n], unless these are NULL. One launch over the list, one more to join the ledger. */
-int ac_gpu_grad_stats(ac_tensor *const *grads, int n, const double *factors, const float *scale, double *inverse,
-                      float *found_inf, ac_gpu_found *ledger) AC_CHECKED;
+/* What a pass over gradients notes beside their statistics, each where it is not NULL. */
+typedef struct {
+    double *inverse;  /* 1 / *scale */
+    float *used;      /* the scale itself, as it was */
+    float *found_inf; /* [2]: 1 where a value is not finite, and where it is infinite, else 0 */
+} ac_gpu_stats_also;
+
+/* The statistics of grads * factors (1 each where NULL) / *scale (NULL: 1), waiting factors included, into ledger[n];
+ * nothing of the gradients is written. One launch over the list, one more to join the ledger. */
+int ac_gpu_grad_stats(ac_tensor *const *grads, int n, const double *factors, const float *scale, ac_gpu_found *ledger,
+                      const ac_gpu_stats_also *also) AC_CHECKED;
 /* ac_scaler_update of amp/scaler.h on the device. */
 int ac_gpu_scale_update(ac_device d, const ac_gpu_scale *how) AC_CHECKED;
 

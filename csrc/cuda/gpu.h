@@ -13,7 +13,7 @@
 /* Every lock of the backend. A child that is forked from a process with CUDA cannot use CUDA, so it only makes the
  * locks anew (ac_gpu_forked). */
 typedef struct {
-    pthread_mutex_t libraries, devices, images, memory, pinned, products, convolutions;
+    pthread_mutex_t libraries, devices, images, memory, pinned, products, convolutions, lists;
 } ac_gpu_lock_set;
 extern ac_gpu_lock_set ac_gpu_locks;
 
@@ -33,7 +33,12 @@ bool ac_dnn_open(void); /* whether cuDNN is there */
 bool ac_gpu_is_simulated(void);
 
 /* Folders where libraries may lie, separated by ':'; the first is looked at first. Before first use. */
-void ac_gpu_set_paths(const char *paths);
+int ac_gpu_set_paths(const char *paths) AC_CHECKED;
+/* The oldest driver that runs code compiled by a toolkit, both counted as 13000 for CUDA 13.0: machine code runs on
+ * every driver of the same major version. */
+int ac_gpu_oldest_driver(int toolkit);
+/* Tells the user something: a warning, where Python is. Fails when that is an error there. NULL: nobody listens. */
+extern int (*ac_gpu_warn)(const char *text);
 /* One line on a library ("driver", "cublasLt", "nccl", "cudnn", "kernels"): its version, or what is missing. */
 const char *ac_gpu_library_note(const char *name);
 
@@ -50,12 +55,16 @@ extern bool ac_gpu_use_cudnn;        /* where it is found */
 int ac_gpu_count(int *count) AC_CHECKED; /* 0 without a usable driver, never an error for that */
 int ac_gpu_check_device(ac_device d) AC_CHECKED;
 
-/* Makes the device's primary context current for what follows; ac_gpu_leave restores what was. */
+/* Makes the device's primary context the thread's current one for what follows; ac_gpu_leave restores what was. A
+ * thread without a context keeps that of the first GPU, which the CUDA runtime would give it, too. So a thread that
+ * other libraries leave alone is set once, and its context is asked for once a visit to the core (base/inside.h). */
 typedef struct {
-    bool pushed;
+    CUcontext found; /* before, where it is to be restored */
+    bool restore;
 } ac_gpu_scope;
 int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) AC_CHECKED;
 void ac_gpu_leave(const ac_gpu_scope *scope);
+int ac_gpu_use(ac_device d) AC_CHECKED; /* the thread keeps the device's context from now on */
 CUcontext ac_gpu_context(ac_device d);
 
 typedef struct {
@@ -67,13 +76,17 @@ typedef struct {
 int ac_gpu_facts_of(ac_device d, ac_gpu_facts *facts) AC_CHECKED;
 int ac_gpu_multiprocessors(ac_device d);
 int ac_gpu_generation(ac_device d); /* of compute capability major.minor the major */
+/* Whether the GPU reads the host's pageable memory itself, perhaps after the copy's call is over. */
+bool ac_gpu_reads_pageable(ac_device d);
 
 /* The thread's current stream of a device; NULL is the legacy default stream, which every thread starts on. */
 CUstream ac_gpu_stream(ac_device d);
 void ac_gpu_set_stream(ac_device d, CUstream s);
 
-int ac_gpu_stream_new(ac_device d, int priority, CUstream *s) AC_CHECKED;
-int ac_gpu_stream_free(ac_device d, CUstream s) AC_CHECKED;
+/* One of the device's streams of that priority, which are never destroyed: whoever still has the handle of one that
+ * nobody owns uses a stream. After AC_GPU_STREAMS the first is given out again. */
+enum { AC_GPU_STREAMS = 32, AC_GPU_PRIORITIES = 6 /* from 0 down to -5 */ };
+int ac_gpu_stream_of(ac_device d, int priority, CUstream *s) AC_CHECKED;
 int ac_gpu_stream_wait(ac_device d, CUstream s) AC_CHECKED; /* the host waits */
 int ac_gpu_stream_idle(ac_device d, CUstream s, bool *idle) AC_CHECKED;
 int ac_gpu_synchronize(ac_device d) AC_CHECKED;
@@ -98,8 +111,8 @@ typedef struct ac_gpu_block ac_gpu_block;
 ac_gpu_block *ac_gpu_alloc(ac_device d, int64_t bytes) AC_CHECKED;
 void ac_gpu_free(ac_gpu_block *b); /* NULL is fine */
 void *ac_gpu_address(const ac_gpu_block *b);
-/* Work on `s` uses the block: after it is freed, it is not used again before that work is done. */
-int ac_gpu_record_stream(ac_gpu_block *b, CUstream s) AC_CHECKED;
+/* Work on `s` of `d` uses the block: after it is freed, it is not used again before that work is done. */
+int ac_gpu_record_stream(ac_gpu_block *b, ac_device d, CUstream s) AC_CHECKED;
 
 typedef struct {
     int64_t allocated, allocated_peak; /* bytes in live blocks */
@@ -123,7 +136,8 @@ int ac_gpu_pool_retire(ac_device d, uint64_t pool) AC_CHECKED;
 
 /* Page-locked memory of the host, for copies that do not wait. */
 ac_storage *ac_gpu_pinned(int64_t bytes) AC_CHECKED; /* new: a storage of the CPU */
-/* The current stream of `d` has queued a copy that uses `s`, which may be freed before it is done. */
+bool ac_gpu_pinned_is_ours(const ac_storage *s);
+/* The current stream of `d` has queued a copy that uses `s`, which is ours and may be freed before it is done. */
 int ac_gpu_pinned_used(const ac_storage *s, ac_device d) AC_CHECKED;
 void ac_gpu_pinned_trim(void); /* gives back what nobody uses */
 bool ac_gpu_is_pinned(const void *p);

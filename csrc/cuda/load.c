@@ -1,8 +1,9 @@
-/* Opens the driver and its libraries by name at first use. It searches the folders of the `nvidia-*` wheels and of the
- * toolkit, and then the system's. If AMPC_CUDA_LIBS is set, it names the only folder to search. Tests set it to the
- * simulator's. */
+/* Opens the driver and its libraries by name at first use. It searches the folders that ampc/_cuda_folders.py lists
+ * (of the `nvidia-*` wheels, of conda, of the toolkit), and then the system's. If AMPC_CUDA_LIBS is set, it names the
+ * only folder to search. Tests set it to the simulator's. */
 #include "cuda/gpu.h"
 
+#include "base/alloc.h"
 #include "base/system.h"
 
 #include <stdio.h>
@@ -12,30 +13,32 @@
 ac_cu_table ac_cu;
 ac_lt_table ac_lt;
 ac_dnn_table ac_dnn;
+int (*ac_gpu_warn)(const char *text);
 
-/* The driver must know the toolkit that compiled the kernels. */
 #ifndef AC_CUDA_TOOLKIT
 #define AC_CUDA_TOOLKIT 12000
 #endif
-enum { OLDEST_DRIVER = AC_CUDA_TOOLKIT > 12000 ? AC_CUDA_TOOLKIT : 12000, NOTE_BYTES = 240 };
+enum { OLDEST_TOOLKIT = 12000, NOTE_BYTES = 240 };
 
 typedef struct {
     const char *name;
-    const char *files[4]; /* newest first */
+    const char *files[3]; /* newest first */
+    int majors[3];        /* of CUDA, which the driver must know for the file */
     void *handle;
     char note[NOTE_BYTES];
 } library;
 
 static library libraries[] = {
     {.name = "driver", .files = {"libcuda.so.1"}},
-    {.name = "cublasLt", .files = {"libcublasLt.so.13", "libcublasLt.so.12"}},
+    {.name = "cublasLt", .files = {"libcublasLt.so.13", "libcublasLt.so.12"}, .majors = {13, 12}},
     {.name = "nccl", .files = {"libnccl.so.2"}},
     {.name = "cudnn", .files = {"libcudnn.so.9"}},
 };
 enum { DRIVER, CUBLASLT, NCCL, CUDNN, N_LIBRARIES };
 
 static struct {
-    char paths[4096];
+    char *paths; /* NULL: none */
+    int driver;  /* what it knows, 13000 for CUDA 13.0; 0 before it is open */
     bool tried;
     _Atomic bool ready, lt_ready, dnn_ready, dnn_tried; /* read without the lock */
     _Atomic bool forked;                                /* a child of the process that uses the driver, which cannot */
@@ -43,10 +46,18 @@ static struct {
 } state;
 
 #define FREE PTHREAD_MUTEX_INITIALIZER
-static const ac_gpu_lock_set all_free = {FREE, FREE, FREE, FREE, FREE, FREE, FREE};
-ac_gpu_lock_set ac_gpu_locks = {FREE, FREE, FREE, FREE, FREE, FREE, FREE};
+static const ac_gpu_lock_set all_free = {FREE, FREE, FREE, FREE, FREE, FREE, FREE, FREE};
+ac_gpu_lock_set ac_gpu_locks = {FREE, FREE, FREE, FREE, FREE, FREE, FREE, FREE};
 
-void ac_gpu_set_paths(const char *paths) { (void)snprintf(state.paths, sizeof state.paths, "%s", paths); }
+int ac_gpu_set_paths(const char *paths) {
+    if (state.paths) ac_free(state.paths, strlen(state.paths) + 1);
+    state.paths = ac_alloc(strlen(paths) + 1);
+    if (!state.paths) return -1;
+    memcpy(state.paths, paths, strlen(paths) + 1);
+    return 0;
+}
+
+int ac_gpu_oldest_driver(int toolkit) { return toolkit > OLDEST_TOOLKIT ? toolkit / 1000 * 1000 : OLDEST_TOOLKIT; }
 
 static void *open_in(const char *folder, size_t length, const char *file) {
     char path[4400];
@@ -58,15 +69,25 @@ static void *open_file(const char *file, bool system_first) {
     const char *only = getenv("AMPC_CUDA_LIBS");
     if (only && *only) return open_in(only, strlen(only), file);
     void *handle = system_first ? ac_open_library(file) : NULL;
-    for (const char *p = state.paths; *p && !handle; p += strcspn(p, ":"), p += *p == ':')
+    for (const char *p = state.paths; p && *p && !handle; p += strcspn(p, ":"), p += *p == ':')
         handle = open_in(p, strcspn(p, ":"), file);
     return handle ? handle : ac_open_library(file);
 }
 
+/* Whether the driver is new enough for a file. */
+static bool suits_driver(const library *l, int i) { return state.driver == 0 || l->majors[i] <= state.driver / 1000; }
+
+static const char *newest_suitable(const library *l) {
+    int i = 0;
+    while (l->files[i + 1] && !suits_driver(l, i)) i++;
+    return l->files[i];
+}
+
 /* The driver belongs to the system; of the others the packages' own come first. */
 static void *open_library(library *l) {
-    for (int i = 0; i < 4 && l->files[i] && !l->handle; i++) l->handle = open_file(l->files[i], l == libraries);
-    if (!l->handle) (void)snprintf(l->note, sizeof l->note, "not found (%s)", l->files[0]);
+    for (int i = 0; i < 3 && l->files[i] && !l->handle; i++)
+        if (suits_driver(l, i)) l->handle = open_file(l->files[i], l == libraries);
+    if (!l->handle) (void)snprintf(l->note, sizeof l->note, "not found (%s)", newest_suitable(l));
     return l->handle;
 }
 
@@ -118,7 +139,7 @@ int ac_lt_check(cublasStatus_t status, const char *what) {
 /* NULL when the driver is ready, else why it is not. */
 static const char *open_driver(void) {
     library *l = &libraries[DRIVER];
-    int version = 0;
+    int version = 0, oldest = ac_gpu_oldest_driver(AC_CUDA_TOOLKIT);
     if (!open_library(l)) return "no NVIDIA driver was found (libcuda.so.1)";
     if (find_driver_functions(l->handle)) return "the NVIDIA driver is too old: CUDA 12.0 or newer is needed";
     CUresult result = ac_cu.cuInit(0);
@@ -128,12 +149,14 @@ static const char *open_driver(void) {
         return l->note;
     }
     (void)ac_cu.cuDriverGetVersion(&version);
+    state.driver = version;
     (void)snprintf(l->note, sizeof l->note, "CUDA %d.%d%s", version / 1000, version % 1000 / 10,
                    ac_gpu_is_simulated() ? ", simulated" : "");
-    if (version < OLDEST_DRIVER) {
+    if (version < oldest) {
         (void)snprintf(l->note, sizeof l->note,
-                       "the NVIDIA driver is too old: it knows CUDA %d.%d, and %d.%d is needed", version / 1000,
-                       version % 1000 / 10, OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
+                       "the NVIDIA driver is too old: it knows CUDA %d.%d, and %d.%d is needed%s", version / 1000,
+                       version % 1000 / 10, oldest / 1000, oldest % 1000 / 10,
+                       version >= OLDEST_TOOLKIT ? "; compiled by a toolkit of CUDA 12, ampc runs on it" : "");
         return l->note;
     }
     if (!ac_gpu_has_images() && !ac_gpu_is_simulated())
@@ -188,10 +211,10 @@ int ac_lt_open(void) {
     if (state.lt_ready) return 0;
     if (missing)
         return ac_fail(AC_RUNTIME, "matrix products on CUDA: cuBLASLt lacks %s; 12.0 or newer is needed", missing);
+    const char *file = newest_suitable(l);
     return ac_fail(AC_RUNTIME,
-                   "matrix products on CUDA need cuBLASLt (%s): install the toolkit or `pip install "
-                   "nvidia-cublas`",
-                   l->files[0]);
+                   "matrix products on CUDA need cuBLASLt (%s): install the toolkit or `pip install nvidia-cublas%s`",
+                   file, strcmp(file, l->files[0]) == 0 ? "" : "-cu12");
 }
 
 bool ac_dnn_open(void) {

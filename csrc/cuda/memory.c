@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -29,6 +30,7 @@ typedef struct arena {
 
 typedef struct usage { /* a stream that uses a block besides its own */
     struct usage *next;
+    ac_device device;
     CUstream stream;
     CUevent done; /* recorded when the block was freed */
 } usage;
@@ -51,6 +53,14 @@ static struct {
 } memory;
 
 static _Thread_local uint64_t current_pool[AC_MAX_GPUS];
+
+/* Off, each block is a piece of its own, of the bytes asked for: what a sanitizer wants. */
+static bool is_caching(void) {
+    static int caching = -1; /* asked for under the lock of the memory */
+    const char *set = caching < 0 ? getenv("AMPC_CUDA_CACHING") : NULL;
+    if (caching < 0) caching = !set || strcmp(set, "0") != 0;
+    return caching;
+}
 
 static ac_gpu_memory_stats *stats_of(ac_device d) { return &memory.stats[ac_gpu_index(d)]; }
 
@@ -119,25 +129,18 @@ static void give_back_unused(ac_device d) {
 }
 
 static int64_t piece_bytes(int64_t bytes) {
+    if (!is_caching()) return bytes;
     if (bytes <= SMALL) return SMALL_PIECE;
     if (bytes < MEDIUM) return MEDIUM_PIECE;
     return (bytes + LARGE_ROUND - 1) / LARGE_ROUND * LARGE_ROUND;
 }
 
-/* Asks the driver; empties the cache and asks again when there is no room. */
 static CUresult ask_driver(ac_device d, int64_t bytes, CUdeviceptr *address) {
     ac_gpu_memory_stats *s = stats_of(d);
-    for (int again = 0;; again++) {
-        int64_t limit = memory.limit[ac_gpu_index(d)];
-        bool room = limit == 0 || s->reserved + bytes <= limit;
-        CUresult result = AC_CU_OUT_OF_MEMORY;
-        if (room) result = ac_cu.cuMemAlloc_v2(address, (size_t)bytes);
-        s->driver_calls += room;
-        if (result != AC_CU_OUT_OF_MEMORY || again) return result;
-        s->retries++;
-        if (ac_cu.cuCtxSynchronize() != AC_CU_SUCCESS) return AC_CU_OUT_OF_MEMORY;
-        give_back_unused(d);
-    }
+    int64_t limit = memory.limit[ac_gpu_index(d)];
+    if (limit && s->reserved + bytes > limit) return AC_CU_OUT_OF_MEMORY;
+    s->driver_calls++;
+    return ac_cu.cuMemAlloc_v2(address, (size_t)bytes);
 }
 
 static void mib(char *text, size_t size, int64_t bytes) {
@@ -165,22 +168,24 @@ static int out_of_memory(ac_device d, int64_t requested) {
                    ac_device_name(d), asked, used, cached, empty, all, limit);
 }
 
-static ac_gpu_block *new_piece(arena *home, int64_t bytes, int64_t requested) {
+/* A free block of that size, the driver's; NULL inside where it has no more. */
+static int new_piece(arena *home, int64_t bytes, ac_gpu_block **piece) {
     CUdeviceptr address = 0;
     ac_gpu_block *b = ac_calloc(sizeof *b);
-    if (!b) return NULL;
+    *piece = NULL;
+    if (!b) return -1;
     CUresult result = ask_driver(home->device, bytes, &address);
-    bool out = result == AC_CU_OUT_OF_MEMORY;
-    if ((out ? out_of_memory(home->device, requested) : ac_cu_check(result, "memory of the GPU")) < 0) {
+    if (result != AC_CU_SUCCESS) {
         ac_free(b, sizeof *b);
-        return NULL;
+        return result == AC_CU_OUT_OF_MEMORY ? 0 : ac_cu_check(result, "memory of the GPU");
     }
     *b = (ac_gpu_block){.home = home, .address = address, .bytes = bytes};
     ac_gpu_memory_stats *s = stats_of(home->device);
     s->reserved += bytes, s->segments++;
     if (s->reserved > s->reserved_peak) s->reserved_peak = s->reserved;
     list_add(b);
-    return b;
+    *piece = b;
+    return 0;
 }
 
 /* -- blocks ----------------------------------------------------------------------------------------- */
@@ -212,6 +217,7 @@ static void release(ac_gpu_block *b) {
     if (after && !after->live) list_remove(after), join(b, after);
     if (before && !before->live) list_remove(before), join(before, b), b = before;
     list_add(b);
+    if (!is_caching() && is_whole_piece(b)) give_back_piece(b);
 }
 
 /* Frees blocks whose other users are done. */
@@ -235,17 +241,39 @@ static void free_waiting(void) {
     }
 }
 
-static ac_gpu_block *take_block(ac_device d, int64_t requested) {
-    int64_t bytes = requested > 0 ? (requested + ROUND - 1) / ROUND * ROUND : ROUND;
-    bool small = bytes <= SMALL;
-    CUstream stream = ac_gpu_stream(d);
-    uint64_t pool = current_pool[ac_gpu_index(d)];
+/* For the device's work, and for that of other GPUs that waiting blocks wait for. */
+static CUresult wait_for_all(ac_device d) {
+    CUresult result = ac_cu.cuCtxSynchronize();
+    for (ac_gpu_block *b = memory.waiting; b; b = b->larger)
+        for (usage *u = b->users; u && b->home->device == d && result == AC_CU_SUCCESS; u = u->next)
+            result = ac_cu.cuEventSynchronize(u->done);
+    return result;
+}
+
+/* A free block of at least so many bytes: one that is there, or a new piece. Where the driver has no more, all work is
+ * waited for. That frees waiting blocks: one of them may do, or else unused pieces are given back. */
+static ac_gpu_block *find_or_make(arena *home, int64_t bytes, int64_t requested) {
+    ac_device d = home->device;
     free_waiting();
-    ac_gpu_block *b = find_free(d, stream, pool, small, bytes);
-    if (!b) {
-        arena *home = arena_for(d, stream, pool, small);
-        b = home ? new_piece(home, piece_bytes(bytes), requested) : NULL;
+    ac_gpu_block *b = find_free(d, home->stream, home->pool, home->small, bytes);
+    if (b) return b;
+    if (new_piece(home, piece_bytes(bytes), &b) < 0 || b) return b;
+    stats_of(d)->retries++;
+    if (wait_for_all(d) == AC_CU_SUCCESS) {
+        free_waiting();
+        b = find_free(d, home->stream, home->pool, home->small, bytes);
+        if (b) return b;
+        give_back_unused(d);
+        if (new_piece(home, piece_bytes(bytes), &b) < 0 || b) return b;
     }
+    (void)out_of_memory(d, requested);
+    return NULL;
+}
+
+static ac_gpu_block *take_block(ac_device d, int64_t requested) {
+    int64_t round = is_caching() ? ROUND : 1, bytes = requested > 0 ? (requested + round - 1) / round * round : round;
+    arena *home = arena_for(d, ac_gpu_stream(d), current_pool[ac_gpu_index(d)], bytes <= SMALL);
+    ac_gpu_block *b = home ? find_or_make(home, bytes, requested) : NULL;
     if (!b) return NULL;
     list_remove(b);
     if (cut(b, bytes) < 0) {
@@ -273,16 +301,20 @@ void *ac_gpu_address(const ac_gpu_block *b) { return (void *)(uintptr_t)b->addre
 
 /* Events behind the work that other streams have queued so far; false when one could not be made. */
 static bool mark_users(ac_gpu_block *b) {
-    for (usage *u = b->users; u; u = u->next)
-        if (ac_cu.cuEventCreate(&u->done, AC_CU_NO_TIMING) != AC_CU_SUCCESS ||
-            ac_cu.cuEventRecord(u->done, u->stream) != AC_CU_SUCCESS)
-            return false;
-    return true;
+    int failed = 0;
+    for (usage *u = b->users; u && !failed; u = u->next) {
+        failed = ac_gpu_event_new(u->device, false, false, &u->done);
+        if (!failed) failed = ac_gpu_event_record(u->device, u->done, u->stream);
+    }
+    if (failed) ac_error_clear();
+    return !failed;
 }
 
 void ac_gpu_free(ac_gpu_block *b) {
     ac_gpu_scope scope;
-    if (!b || !ac_gpu_usable() || ac_gpu_enter(b->home->device, &scope) < 0) return; /* a forked child owns nothing */
+    if (!b || !ac_gpu_usable()) return; /* a forked child owns nothing */
+    bool shared = b->users != NULL;     /* with other streams; else the driver is not asked */
+    if (shared && ac_gpu_enter(b->home->device, &scope) < 0) return;
     (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     ac_gpu_memory_stats *s = stats_of(b->home->device);
     s->allocated -= b->bytes, s->requested -= b->requested, s->blocks--;
@@ -290,17 +322,17 @@ void ac_gpu_free(ac_gpu_block *b) {
     else if (mark_users(b)) b->larger = memory.waiting, memory.waiting = b;
     /* else: it cannot be known when it is unused, so it is never used again */
     (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
-    ac_gpu_leave(&scope);
+    if (shared) ac_gpu_leave(&scope);
 }
 
-int ac_gpu_record_stream(ac_gpu_block *b, CUstream stream) {
-    if (stream == b->home->stream) return 0;
+int ac_gpu_record_stream(ac_gpu_block *b, ac_device d, CUstream stream) {
+    if (d == b->home->device && stream == b->home->stream) return 0;
     (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     usage *u = b->users;
-    while (u && u->stream != stream) u = u->next;
+    while (u && (u->device != d || u->stream != stream)) u = u->next;
     bool known = u != NULL;
     if (!known) u = ac_calloc(sizeof *u);
-    if (u && !known) *u = (usage){.next = b->users, .stream = stream}, b->users = u;
+    if (u && !known) *u = (usage){.next = b->users, .device = d, .stream = stream}, b->users = u;
     (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     return u ? 0 : -1;
 }
@@ -337,8 +369,8 @@ int ac_gpu_memory_info(ac_device d, int64_t *left, int64_t *total) {
 int ac_gpu_empty_cache(ac_device d) {
     ac_gpu_scope scope;
     AC_TRY(ac_gpu_enter(d, &scope));
-    CUresult result = ac_cu.cuCtxSynchronize();
     (void)pthread_mutex_lock(&ac_gpu_locks.memory);
+    CUresult result = wait_for_all(d);
     free_waiting();
     give_back_unused(d);
     (void)pthread_mutex_unlock(&ac_gpu_locks.memory);

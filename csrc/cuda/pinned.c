@@ -55,12 +55,20 @@ static block *take_free(int64_t bytes) {
     return found;
 }
 
+static void wait_for_copies(void) {
+    (void)pthread_mutex_lock(&ac_gpu_locks.pinned);
+    for (block *b = pinned.free; b; b = b->next)
+        for (pending *p = b->copies; p; p = p->next) (void)ac_cu.cuEventSynchronize(p->done);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.pinned);
+}
+
 /* What is kept is given back when there is no more. */
 static int ask_driver(void **data, int64_t bytes) {
     ac_gpu_scope scope;
     AC_TRY(ac_gpu_enter(AC_CUDA(0), &scope));
     CUresult result = ac_cu.cuMemHostAlloc(data, (size_t)bytes, AC_CU_PORTABLE);
     if (result == AC_CU_OUT_OF_MEMORY) {
+        wait_for_copies();
         ac_gpu_pinned_trim();
         result = ac_cu.cuMemHostAlloc(data, (size_t)bytes, AC_CU_PORTABLE);
     }
@@ -97,8 +105,9 @@ ac_storage *ac_gpu_pinned(int64_t bytes) {
     return s;
 }
 
+bool ac_gpu_pinned_is_ours(const ac_storage *s) { return s->release == give_back; }
+
 int ac_gpu_pinned_used(const ac_storage *s, ac_device d) {
-    if (s->release != give_back) return 0;
     block *b = s->owner;
     pending *p = ac_calloc(sizeof *p);
     if (!p) return -1;

@@ -12,11 +12,17 @@ static int dense_copy(ac_tensor *from, ac_tensor **dense) {
     return *dense ? ac_gpu_copy(*dense, from) : -1;
 }
 
-/* A copy from or to the host's tensor t is queued. Of memory that is not page-locked the driver has taken what it
- * needs; page-locked memory is in use until the copy is done, which is waited for unless asked not to. */
+/* A copy from or to the host's tensor t is queued, and uses its memory until it is done. That is waited for, unless
+ * asked not to: our own page-locked memory can be kept until then, of another's nobody tells when it goes. */
 static int settle_host(const ac_tensor *t, ac_device d, bool non_blocking) {
-    if (!ac_gpu_is_pinned(ac_data(t))) return 0;
-    return non_blocking ? ac_gpu_pinned_used(t->storage, d) : ac_gpu_stream_wait(d, ac_gpu_stream(d));
+    if (non_blocking && ac_gpu_pinned_is_ours(t->storage)) return ac_gpu_pinned_used(t->storage, d);
+    return ac_gpu_stream_wait(d, ac_gpu_stream(d));
+}
+
+/* Whether a copy to the GPU goes on reading the host's tensor t. Of pageable memory the driver has taken what it needs,
+ * unless the GPU reads it itself. */
+static bool is_still_read(const ac_tensor *t, ac_device d) {
+    return ac_gpu_reads_pageable(d) || ac_gpu_is_pinned(ac_data(t));
 }
 
 static int upload(ac_tensor *to, ac_tensor *from, bool non_blocking) {
@@ -36,7 +42,7 @@ static int upload(ac_tensor *to, ac_tensor *from, bool non_blocking) {
         CUdeviceptr address = (CUdeviceptr)(uintptr_t)ac_data(to);
         failed = ac_cu_check(ac_cu.cuMemcpyHtoDAsync_v2(address, ac_data(from), bytes, ac_gpu_stream(d)),
                              "a copy to the GPU");
-        if (!failed && !dense) failed = settle_host(from, d, non_blocking);
+        if (!failed && is_still_read(from, d)) failed = settle_host(from, d, non_blocking);
         ac_gpu_leave(&scope);
     }
     ac_tensor_clear(&dense);
@@ -54,9 +60,7 @@ static int download(ac_tensor *to, ac_tensor *from, bool non_blocking) {
         CUdeviceptr address = (CUdeviceptr)(uintptr_t)ac_data(dense ? dense : from);
         failed = ac_cu_check(ac_cu.cuMemcpyDtoHAsync_v2(ac_data(to), address, bytes, ac_gpu_stream(d)),
                              "a copy from the GPU");
-        bool pinned = ac_gpu_is_pinned(ac_data(to));
-        if (!failed && pinned) failed = settle_host(to, d, non_blocking);
-        else if (!failed) failed = ac_gpu_stream_wait(d, ac_gpu_stream(d));
+        if (!failed) failed = settle_host(to, d, non_blocking);
         ac_gpu_leave(&scope);
     }
     ac_tensor_clear(&dense);

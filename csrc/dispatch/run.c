@@ -35,11 +35,16 @@ int ac_run_kernel(ac_run *run) {
 }
 
 int ac_run_product(ac_run *run) {
-    ac_tensor *panels;
+    ac_tensor *panels, *bias = NULL;
     if (!(ac_ops[run->op].flags & AC_FLAG_WEIGHT)) return ac_run_kernel(run);
     AC_TRY(ac_packed_weight_for(run, &panels));
+    int failed = ac_kept_bias_for(run, &bias);
+    ac_tensor *const *own = run->in, *in[3] = {own[0], own[1], bias};
     run->panels = panels;
-    int failed = ac_run_kernel(run);
+    if (bias) run->in = in;
+    if (!failed) failed = ac_run_kernel(run);
+    run->in = own;
+    ac_tensor_clear(&bias);
     ac_tensor_clear(&panels);
     return failed;
 }

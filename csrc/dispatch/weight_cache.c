@@ -12,8 +12,8 @@
 
 /* Leaves that require gradients are weights: they are used again and again between two writes.
  * Memory that somebody else may write has no version to trust. */
-static bool is_weight(const ac_tensor *t) {
-    return t->meta && t->meta->requires_grad && !t->meta->node && !t->storage->exported && t->ndim == 2 &&
+static bool is_trained(const ac_tensor *t, int ndim) {
+    return t->meta && t->meta->requires_grad && !t->meta->node && !t->storage->exported && t->ndim == ndim &&
            t->dtype != AC_float64 && t->numel > 0;
 }
 
@@ -58,9 +58,23 @@ static int weight_panels(ac_tensor *w, ac_packed_kind kind, ac_tensor **panels) 
 
 int ac_packed_weight_for(const ac_run *run, ac_tensor **panels) {
     *panels = NULL;
-    if (!ac_is_half(run->compute) || ac_autocast.no_cache || !is_weight(run->in[1])) return 0;
+    if (!ac_is_half(run->compute) || ac_autocast.no_cache || !is_trained(run->in[1], 2)) return 0;
     bool gpu = ac_device_of(run->in[1]) != AC_CPU; /* takes a weight of that dtype as it is, and copies in one layout */
     if (gpu && run->in[1]->dtype == run->compute) return 0;
     ac_packed_kind kind = {run->compute, !gpu && ac_ops[run->op].flags & AC_FLAG_OUT_FIRST};
     return weight_panels(run->in[1], kind, panels);
+}
+
+int ac_kept_bias_for(const ac_run *run, ac_tensor **bias) {
+    ac_tensor *own = run->n_in > 2 ? run->in[2] : NULL, *copy;
+    *bias = NULL;
+    if (!own || ac_device_of(own) == AC_CPU || !ac_is_half(run->out[0]->dtype) || own->dtype == run->out[0]->dtype ||
+        ac_autocast.no_cache || !is_trained(own, 1))
+        return 0;
+    AC_TRY(weight_panels(own, (ac_packed_kind){run->out[0]->dtype, false}, &copy));
+    if (!copy) return 0;
+    ac_dims shape = ac_shape_of(own), strides = ac_dims_contiguous(&shape);
+    *bias = ac_tensor_from_storage(ac_storage_retain(copy->storage), run->out[0]->dtype, &shape, &strides);
+    ac_tensor_release(copy);
+    return *bias ? 0 : -1;
 }

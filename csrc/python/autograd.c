@@ -21,7 +21,8 @@ static _Thread_local PyObject *saved_hooks;
 
 static PyObject *pack_object(PyObject *tensor) {
     PyObject *pair = Py_NewRef(saved_hooks);
-    PyObject *made = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(pair, 0), tensor, NULL);
+    PyObject *made;
+    AC_OUTSIDE(made = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(pair, 0), tensor, NULL));
     PyObject *packed = made ? PyTuple_Pack(2, made, PyTuple_GET_ITEM(pair, 1)) : NULL;
     Py_DECREF(pair);
     Py_XDECREF(made);
@@ -29,7 +30,8 @@ static PyObject *pack_object(PyObject *tensor) {
 }
 
 static PyObject *unpack_object(PyObject *packed) {
-    PyObject *made = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(packed, 1), PyTuple_GET_ITEM(packed, 0), NULL);
+    PyObject *made;
+    AC_OUTSIDE(made = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(packed, 1), PyTuple_GET_ITEM(packed, 0), NULL));
     if (made && !ac_is_tensor(made)) {
         PyErr_Format(PyExc_TypeError, "saved_tensors_hooks: unpack_hook must return a Tensor, got %s",
                      Py_TYPE(made)->tp_name);
@@ -96,7 +98,8 @@ static int check_anomaly(const char *name, ac_tensor *const *given, int n) {
     int failed = 0;
     for (int i = 0; i < n && !failed; i++) {
         if (!given[i] || !ac_is_floating(given[i]->dtype)) continue;
-        PyObject *g = ac_wrap_borrowed(given[i]), *result = g ? PyObject_CallFunction(f, "siO", name, i, g) : NULL;
+        PyObject *g = ac_wrap_borrowed(given[i]), *result = NULL;
+        if (g) AC_OUTSIDE(result = PyObject_CallFunction(f, "siO", name, i, g));
         failed = !result;
         Py_XDECREF(g);
         Py_XDECREF(result);
@@ -255,7 +258,10 @@ static PyObject *backward(PyObject *module, PyObject *args) {
                                 .captured = captures ? captured : NULL,
                                 .retain_graph = retain,
                                 .create_graph = create};
-        if (ac_backward(&run) < 0) (void)ac_raise();
+        ac_inside_enter();
+        failed = ac_backward(&run);
+        ac_inside_leave();
+        if (failed) (void)ac_raise();
         else result = captures ? captured_tuple(inputs, captured, unused == Py_True) : Py_NewRef(Py_None);
     }
     for (Py_ssize_t i = 0; i < m; i++) ac_tensor_clear(&captured[i]);
@@ -293,7 +299,7 @@ static int run_python(ac_formula *c, ac_scratch *s) {
         else PyTuple_SET_ITEM(grads, i, g);
     }
     if (grads) method = PyObject_GetAttrString(n->py, "_run_backward");
-    if (method) given = PyObject_CallObject(method, grads);
+    if (method) AC_OUTSIDE(given = PyObject_CallObject(method, grads));
     Py_XDECREF(method);
     Py_XDECREF(grads);
     int failed = given ? 0 : -1;

@@ -5,6 +5,7 @@
 #include "amp/autocast.h"
 #include "base/alloc.h"
 #include "cuda/foreach.h"
+#include "cuda/tables.h"
 #include "dispatch/deferred_scale.h"
 #include "dispatch/lock.h"
 #include "dispatch/write.h"
@@ -45,8 +46,9 @@ FUNCTION(note) {
 FUNCTION(set_paths) {
     PyObject *paths;
     ARGS("O&", PyUnicode_FSConverter, &paths);
-    ac_gpu_set_paths(PyBytes_AS_STRING(paths));
+    int failed = ac_gpu_set_paths(PyBytes_AS_STRING(paths));
     Py_DECREF(paths);
+    AC_PY_TRY(failed);
     Py_RETURN_NONE;
 }
 
@@ -66,6 +68,13 @@ FUNCTION(facts) {
                          "total_memory", (long long)f.memory, "multi_processor_count", f.multiprocessors,
                          "max_threads_per_multi_processor", f.threads_per_multiprocessor, "L2_cache_size", f.l2_bytes,
                          "uuid", f.uuid, (Py_ssize_t)sizeof f.uuid);
+}
+
+FUNCTION(use) {
+    int i;
+    ARGS("i", &i);
+    AC_PY_TRY(ac_gpu_use(AC_CUDA(i)));
+    Py_RETURN_NONE;
 }
 
 /* A call that may wait: others run meanwhile. */
@@ -110,11 +119,11 @@ FUNCTION(synchronize) {
         Py_RETURN_NONE;                                                                                                \
     }
 
-FUNCTION(stream_new) {
+FUNCTION(stream_of) {
     int i, priority;
     CUstream s;
     ARGS("ii", &i, &priority);
-    AC_PY_TRY(ac_gpu_stream_new(AC_CUDA(i), priority, &s));
+    AC_PY_TRY(ac_gpu_stream_of(AC_CUDA(i), priority, &s));
     RETURN_HANDLE(s);
 }
 FUNCTION(stream_get) {
@@ -133,7 +142,6 @@ FUNCTION(event_new) {
 
 static PyObject *yes_or_no(int failed, const bool *answer) { return failed ? ac_raise() : PyBool_FromLong(*answer); }
 
-ON_HANDLE(stream_free, CUstream, if (ac_gpu_usable()) AC_PY_TRY(ac_gpu_stream_free(d, h)))
 ON_HANDLE(stream_set, CUstream, AC_PY_TRY(ac_gpu_check_device(d)); ac_gpu_set_stream(d, h))
 ON_HANDLE(stream_wait, CUstream, WAITING(ac_gpu_stream_wait(d, h)))
 ON_HANDLE(stream_idle, CUstream, bool idle; return yes_or_no(ac_gpu_stream_idle(d, h, &idle), &idle))
@@ -175,6 +183,7 @@ FUNCTION(memory_info) {
 FUNCTION(empty_cache) {
     int i;
     ARGS("i", &i);
+    ac_gpu_lists_forget(AC_CUDA(i));
     WAITING(ac_gpu_empty_cache(AC_CUDA(i)));
     Py_RETURN_NONE;
 }
@@ -215,12 +224,13 @@ static ac_tensor *tensor_arg(PyObject *o, const char *what) {
 
 FUNCTION(record_stream) {
     PyObject *o;
+    int i;
     handle s;
-    ARGS("OK", &o, &s);
+    ARGS("OiK", &o, &i, &s);
     ac_tensor *t = tensor_arg(o, "record_stream");
     if (!t) return NULL;
     bool ours = ac_is_gpu(ac_device_of(t)) && t->storage->release == ac_cuda_memory.release;
-    if (ours) AC_PY_TRY(ac_gpu_record_stream(t->storage->owner, HANDLE(CUstream, s)));
+    if (ours) AC_PY_TRY(ac_gpu_record_stream(t->storage->owner, AC_CUDA(i), HANDLE(CUstream, s)));
     Py_RETURN_NONE;
 }
 
@@ -300,54 +310,88 @@ static int optional_numbers(PyObject *o, int64_t n, ac_dtype dtype, const char *
     return o == Py_None || *at ? 0 : -1;
 }
 
-/* _cuda_grad_stats(grads, scale = None, found_inf = None, inverse = None) -> [n, 6]: squares, amax, infs and nans of
- * grads / scale, how many scaled values were too small for float16's normal numbers, and the first bad index. One read
- * of the gradients; 1 / scale goes to `inverse`, a float64; found_inf [2] becomes 1 where something is not finite, and
- * where it is infinite. Nobody waits. */
-FUNCTION(grad_stats) {
-    PyObject *list, *scale = Py_None, *found = Py_None, *inverse = Py_None;
-    void *scale_at, *found_at, *inverse_at;
-    ARGS("O!|OOO", &PyList_Type, &list, &scale, &found, &inverse);
-    int n = (int)PyList_GET_SIZE(list);
-    if (optional_numbers(scale, 1, AC_float32, "scale", &scale_at) < 0 ||
-        optional_numbers(found, 2, AC_float32, "found_inf", &found_at) < 0 ||
-        optional_numbers(inverse, 1, AC_float64, "inverse", &inverse_at) < 0)
-        return NULL;
-    ac_tensor **all = n ? tensors_of(list, "gradients") : NULL;
-    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_grad_stats: no tensors");
-    ac_dims shape = {2, {n, AC_GPU_FOUND}};
-    ac_tensor *table = ac_tensor_new_on(ac_device_of(all[0]), AC_float64, &shape);
-    double *factors = table ? ac_alloc((size_t)n * sizeof *factors) : NULL;
-    int failed = factors ? 0 : -1;
+/* What a pass over gradients gives, each on their GPU: a table [n, 6], found_inf [2], 1 / scale and the scale. */
+typedef struct {
+    ac_tensor *table, *found_inf, *inverse, *used; /* owned; the last two NULL without a scale */
+} found_there;
+
+static void found_clear(found_there *f) {
+    ac_tensor_clear(&f->table);
+    ac_tensor_clear(&f->found_inf);
+    ac_tensor_clear(&f->inverse);
+    ac_tensor_clear(&f->used);
+}
+
+static int found_new(found_there *f, ac_device d, int n, bool scaled) {
+    ac_dims rows = {2, {n, AC_GPU_FOUND}}, two = {1, {2}}, none = {0};
+    *f = (found_there){.table = ac_tensor_new_on(d, AC_float64, &rows)};
+    if (f->table) f->found_inf = ac_tensor_new_on(d, AC_float32, &two);
+    if (f->found_inf && scaled) f->inverse = ac_tensor_new_on(d, AC_float64, &none);
+    if (f->inverse) f->used = ac_tensor_new_on(d, AC_float32, &none);
+    if (f->found_inf && (!scaled || f->used)) return 0;
+    found_clear(f);
+    return -1;
+}
+
+static int find_stats(ac_tensor *const *all, int n, const float *scale, found_there *f) {
+    double *factors = ac_alloc((size_t)n * sizeof *factors);
+    int failed = factors ? found_new(f, ac_device_of(all[0]), n, scale != NULL) : -1;
+    if (!factors) return -1;
     for (int i = 0; i < n && !failed; i++) {
         failed = ac_settle_unless_own(all[i]);
         factors[i] = ac_waiting_factor(all[i]->storage);
     }
-    if (!failed) failed = ac_gpu_grad_stats(all, n, factors, scale_at, inverse_at, found_at, ac_data(table));
-    if (factors) ac_free(factors, (size_t)n * sizeof *factors);
-    PyMem_Free(all);
-    if (!failed) return ac_wrap(table);
-    ac_tensor_clear(&table);
-    return ac_raise();
+    if (!failed) {
+        ac_gpu_stats_also also = {.found_inf = ac_data(f->found_inf)};
+        if (scale) also.inverse = ac_data(f->inverse), also.used = ac_data(f->used);
+        failed = ac_gpu_grad_stats(all, n, factors, scale, ac_data(f->table), &also);
+        if (failed) found_clear(f);
+    }
+    ac_free(factors, (size_t)n * sizeof *factors);
+    return failed;
 }
 
-/* _cuda_scale_update(scale, trackers, before_nans, found_inf, bad_loss | None, growth, backoff, interval, least, most,
+/* _cuda_grad_stats(grads, scale = None) -> (table, found_inf, inverse | None, used | None). table [n, 6]: squares,
+ * amax, infs and nans of grads / scale, how many scaled values were too small for float16's normal numbers, and the
+ * first bad index. found_inf [2]: 1 where something is not finite, and where it is infinite. 1 / scale, a float64; the
+ * scale as it was. One read of the gradients; nobody waits. */
+FUNCTION(grad_stats) {
+    PyObject *list, *scale = Py_None;
+    void *scale_at;
+    found_there found;
+    ARGS("O!|O", &PyList_Type, &list, &scale);
+    int n = (int)PyList_GET_SIZE(list);
+    if (optional_numbers(scale, 1, AC_float32, "scale", &scale_at) < 0) return NULL;
+    ac_tensor **all = n ? tensors_of(list, "gradients") : NULL;
+    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_grad_stats: no tensors");
+    ac_inside_enter();
+    int failed = find_stats(all, n, scale_at, &found);
+    ac_inside_leave();
+    PyMem_Free(all);
+    if (failed) return ac_raise();
+    PyObject *table = ac_wrap(found.table), *flags = ac_wrap(found.found_inf);
+    PyObject *inverse = scale_at ? ac_wrap(found.inverse) : Py_NewRef(Py_None);
+    PyObject *used = scale_at ? ac_wrap(found.used) : Py_NewRef(Py_None);
+    return Py_BuildValue("NNNN", table, flags, inverse, used);
+}
+
+/* _cuda_scale_update(scale, trackers, before_nans, found_inf, loss | None, growth, backoff, interval, least, most,
  * hysteresis); trackers [3] */
 FUNCTION(scale_update) {
-    PyObject *s, *t, *before, *found, *bad;
+    PyObject *s, *t, *before, *found, *loss;
     ac_gpu_scale a = {NULL};
-    void *bad_at;
+    void *loss_at;
     long long interval, hysteresis;
-    ARGS("OOOOOddLffL", &s, &t, &before, &found, &bad, &a.growth, &a.backoff, &interval, &a.least, &a.most,
+    ARGS("OOOOOddLffL", &s, &t, &before, &found, &loss, &a.growth, &a.backoff, &interval, &a.least, &a.most,
          &hysteresis);
     a.scale = numbers_on(s, 1, AC_float32, "scale");
     a.tracker = a.scale ? numbers_on(t, 3, AC_int32, "trackers") : NULL;
     a.before_nans = a.tracker ? numbers_on(before, 1, AC_float32, "before_nans") : NULL;
     a.found_inf = a.before_nans ? numbers_on(found, 2, AC_float32, "found_inf") : NULL;
-    if (!a.found_inf || optional_numbers(bad, 1, AC_float32, "bad_loss", &bad_at) < 0) return NULL;
-    a.bad_loss = bad_at;
+    if (!a.found_inf || optional_numbers(loss, 1, AC_float32, "loss", &loss_at) < 0) return NULL;
+    a.loss = loss_at;
     ac_tensor *all[] = {ac_unwrap(s), ac_unwrap(t), ac_unwrap(before), ac_unwrap(found)};
-    if (ac_same_device(all, 4) != 4 || (bad_at && ac_device_of(ac_unwrap(bad)) != ac_device_of(all[0])))
+    if (ac_same_device(all, 4) != 4 || (loss_at && ac_device_of(ac_unwrap(loss)) != ac_device_of(all[0])))
         return PyErr_SetString(PyExc_ValueError, "_cuda_scale_update: expected all on one GPU"), NULL;
     a.interval = interval < INT32_MAX ? (int32_t)interval : INT32_MAX;
     a.hysteresis = hysteresis < INT32_MAX ? (int32_t)hysteresis : INT32_MAX;
@@ -377,9 +421,9 @@ static PyMethodDef functions[] = {ENTRY(count),
                                   ENTRY(set_paths),
                                   ENTRY(is_simulated),
                                   ENTRY(facts),
+                                  ENTRY(use),
                                   ENTRY(synchronize),
-                                  ENTRY(stream_new),
-                                  ENTRY(stream_free),
+                                  ENTRY(stream_of),
                                   ENTRY(stream_get),
                                   ENTRY(stream_set),
                                   ENTRY(stream_wait),
@@ -411,4 +455,15 @@ static PyMethodDef functions[] = {ENTRY(count),
                                   {"_device_index", device_index, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 
-int ac_cuda_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+/* A warning; on any thread, whoever holds the interpreter's lock. */
+static int warn(const char *text) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    int failed = PyErr_WarnEx(PyExc_RuntimeWarning, text, 1);
+    PyGILState_Release(state);
+    return failed < 0 ? ac_fail(AC_PYTHON, "a warning became an error") : 0;
+}
+
+int ac_cuda_init(PyObject *module) {
+    ac_gpu_warn = warn;
+    return PyModule_AddFunctions(module, functions);
+}

@@ -114,7 +114,9 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
         ac_call_args c;
         if (i + 1 < f->n && !may_fit(f->ops[i], args, n)) continue;
         if (ac_parse(f->ops[i], args, n, kwnames, &c) == 0) {
+            ac_inside_enter();
             PyObject *result = run(f, f->ops[i], &c);
+            ac_inside_leave();
             ac_parse_release(&c);
             return result;
         }

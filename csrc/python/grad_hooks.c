@@ -4,7 +4,8 @@
 #include "autograd/formula.h"
 
 static int run_one(PyObject *hook, ac_tensor **grad) {
-    PyObject *g = ac_wrap_borrowed(*grad), *result = g ? PyObject_CallFunctionObjArgs(hook, g, NULL) : NULL;
+    PyObject *g = ac_wrap_borrowed(*grad), *result = NULL;
+    if (g) AC_OUTSIDE(result = PyObject_CallFunctionObjArgs(hook, g, NULL));
     int failed = result ? 0 : -1;
     if (result && result != Py_None) {
         if (!ac_is_tensor(result)) {
@@ -73,14 +74,16 @@ static int take_returned(PyObject *result, ac_tensor **grads, int n) {
 }
 
 static int run_before_node(PyObject *hook, ac_tensor **grads, int n) {
-    PyObject *all = tuple_of(grads, n), *result = all ? PyObject_CallFunctionObjArgs(hook, all, NULL) : NULL;
+    PyObject *all = tuple_of(grads, n), *result = NULL;
+    if (all) AC_OUTSIDE(result = PyObject_CallFunctionObjArgs(hook, all, NULL));
     Py_XDECREF(all);
     return take_returned(result, grads, n);
 }
 
 static int run_after_node(PyObject *hook, ac_tensor **given, int n_in, ac_tensor *const *grads, int n_out) {
     PyObject *in = tuple_of(given, n_in), *out = in ? tuple_of(grads, n_out) : NULL;
-    PyObject *result = out ? PyObject_CallFunctionObjArgs(hook, in, out, NULL) : NULL;
+    PyObject *result = NULL;
+    if (out) AC_OUTSIDE(result = PyObject_CallFunctionObjArgs(hook, in, out, NULL));
     Py_XDECREF(out);
     Py_XDECREF(in);
     return take_returned(result, given, n_in);
@@ -120,7 +123,8 @@ static int after_accumulate(void *hooks, ac_tensor *leaf) {
         if (kind == AC_HOOK_AFTER_NODE)
             failed = run_after_node(PyTuple_GET_ITEM(entry, 1), NULL, 0, &leaf->meta->grad, 1);
         if (kind != AC_HOOK_AFTER_ACCUMULATE) continue;
-        PyObject *result = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(entry, 1), self, NULL);
+        PyObject *result;
+        AC_OUTSIDE(result = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(entry, 1), self, NULL));
         failed = result ? 0 : -1;
         Py_XDECREF(result);
     }

@@ -29,7 +29,8 @@ static int wants_stop(void) {
     if (syscall(SYS_gettid) != getpid()) return 0; /* signals are the main thread's */
 #endif
     PyGILState_STATE state = PyGILState_Ensure();
-    int raised = PyErr_Occurred() ? 0 : PyErr_CheckSignals();
+    int raised = 0;
+    if (!PyErr_Occurred()) AC_OUTSIDE(raised = PyErr_CheckSignals());
     PyGILState_Release(state);
     return raised;
 }

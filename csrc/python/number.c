@@ -44,7 +44,9 @@ static PyObject *binary(ac_op op, const void *attrs, PyObject *left, PyObject *r
     if (state == 0) {
         state = operand(right, left, &in[1], &own[1]);
         if (state == 0) {
+            ac_inside_enter();
             int failed = in_place ? ac_call_into(op, in, 2, attrs, in[0]) : ac_call(op, in, 2, attrs, out);
+            ac_inside_leave();
             if (failed) {
                 (void)ac_raise();
                 state = -1;

@@ -28,8 +28,8 @@ static int call_watcher(PyObject *callee, const ac_seen *s) {
     seeing = s;
     ac_watching = false, ac_mode.no_grad = true;
     if (out)
-        done = PyObject_CallFunction(callee, "sOOOOL", ac_ops[s->op].name, in, out, low, s->onto ? Py_True : Py_False,
-                                     (long long)s->nanoseconds);
+        AC_OUTSIDE(done = PyObject_CallFunction(callee, "sOOOOL", ac_ops[s->op].name, in, out, low,
+                                                s->onto ? Py_True : Py_False, (long long)s->nanoseconds));
     ac_watching = watcher != NULL, ac_mode = mode, seeing = outer;
     Py_XDECREF(in);
     Py_XDECREF(out);
@@ -55,7 +55,7 @@ static int show_whole(ac_tensor *const *out, int n, const ac_op_call *c) {
     PyObject *callee = Py_NewRef(whole_watcher), *results = tuple_of(out, n), *done = NULL;
     PyObject *in = results ? tuple_of(c ? c->operands : NULL, c ? c->n_in : 0) : NULL;
     ac_watching = false, ac_mode.no_grad = true;
-    if (in) done = PyObject_CallFunction(callee, "OsO", results, c ? c->info->name : "", in);
+    if (in) AC_OUTSIDE(done = PyObject_CallFunction(callee, "OsO", results, c ? c->info->name : "", in));
     ac_watching = watcher != NULL, ac_mode = mode;
     Py_DECREF(callee);
     Py_XDECREF(in);

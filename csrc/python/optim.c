@@ -234,7 +234,9 @@ static PyObject *run(ac_update_rule rule, ac_update *u, Py_ssize_t n, const ac_s
     ac_optim_begin(u, (int)n);
     bool unlock = all_on_cpu(u, n);
     void *lock = unlock ? ac_lock.release() : NULL;
+    ac_inside_enter();
     int done, failed = ac_optim_step(rule, u, (int)n, how, &done);
+    ac_inside_leave();
     if (unlock) ac_lock.acquire(lock);
     ac_optim_end(u, (int)n, done, how->zero);
     if (failed) (void)ac_raise();
@@ -342,7 +344,9 @@ static PyObject *scale_all(PyObject *module, PyObject *args) {
     ac_tensor **all = list_of(list, false, "tensors");
     if (!all) return NULL;
     bool good = (by == Py_None || takes_factor(by, all, n)) && settle_others(all, n) == 0;
+    ac_inside_enter();
     int failed = good ? ac_optim_scale(all, (int)n, factor, by == Py_None ? NULL : ac_unwrap(by)) : 0;
+    ac_inside_leave();
     PyMem_Free(all);
     if (!good) return NULL;
     if (failed) return ac_raise();

@@ -9,6 +9,7 @@
 #include "python/compat.h"
 
 #include "autograd/node.h"
+#include "base/inside.h"
 #include "ops/op.h"
 #include "tensor/list.h"
 
@@ -50,6 +51,14 @@ PyObject *ac_raise(void); /* turns the core's last error into an exception; retu
 #define AC_PY_TRY(call)                                                                                                \
     do {                                                                                                               \
         if ((call) < 0) return ac_raise();                                                                             \
+    } while (0)
+
+/* A statement that calls a script's function from within the core (base/inside.h). */
+#define AC_OUTSIDE(statement)                                                                                          \
+    do {                                                                                                               \
+        int depth_ = ac_inside_interrupt();                                                                            \
+        statement;                                                                                                     \
+        ac_inside_resume(depth_);                                                                                      \
     } while (0)
 
 /* -- tensor.c -- */

@@ -41,7 +41,7 @@ AC_SPECIAL double ac_chebyshev_polynomial(double x, double n, int family) {
     if (!(x < 0)) return ac_chebyshev_right(x, n, family);
     int mirrored = family == AC_CHEBYSHEV_V ? AC_CHEBYSHEV_W : family == AC_CHEBYSHEV_W ? AC_CHEBYSHEV_V : family;
     double y = ac_chebyshev_right(-x, n, mirrored);
-    return fmod(n, 2) == 0 ? y : -y;
+    return fmod(n, 2.0) == 0 ? y : -y;
 }
 
 /* The polynomial of degree k + 1 from those of degree k and k - 1 (DLMF 18.9.1). */
@@ -71,7 +71,7 @@ AC_SPECIAL double ac_polynomial(double x, double n, int family) {
     if (n - n != 0) return NAN;
     if (family <= AC_CHEBYSHEV_W) return ac_chebyshev_polynomial(x, n, family);
     if (family <= AC_SHIFTED_W) return ac_chebyshev_polynomial(2 * x - 1, n, family - AC_SHIFTED_T);
-    if (family == AC_LEGENDRE_P && fabs(x) == 1) return x > 0 || fmod(n, 2) == 0 ? 1 : -1;
+    if (family == AC_LEGENDRE_P && fabs(x) == 1) return x > 0 || fmod(n, 2.0) == 0 ? 1 : -1;
     return ac_recurrent_polynomial(x, n, family);
 }
 

@@ -21,6 +21,15 @@ AC_INLINE int64_t ac_window_tap(const ac_windows *w, int d, int64_t o, int64_t k
     return at < 0 || at >= w->in[d] ? -1 : at;
 }
 
+/* The positions [begin, end) of dimension d whose tap k is not in the padding. */
+AC_INLINE void ac_window_inside(const ac_windows *w, int d, int64_t k, int64_t *begin, int64_t *end) {
+    int64_t from = k * w->dilation[d] - w->padding[d], stride = w->stride[d];
+    *begin = from < 0 ? (-from + stride - 1) / stride : 0;
+    *end = w->in[d] > from ? (w->in[d] - from + stride - 1) / stride : 0;
+    if (*end > w->out[d]) *end = w->out[d];
+    if (*begin > *end) *begin = *end;
+}
+
 /* The position whose window has input i as its tap k in dimension d; -1 when there is none. */
 AC_INLINE int64_t ac_window_position(const ac_windows *w, int d, int64_t i, int64_t k) {
     int64_t from = i + w->padding[d] - k * w->dilation[d];

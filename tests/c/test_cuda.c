@@ -34,6 +34,8 @@ static void test_start(void) {
     CHECK(ac_gpu_count(&count) == 0 && count == 2);
     CHECK(ac_gpu_check_device(AC_CUDA(1)) == 0 && ac_gpu_check_device(AC_CUDA(2)) < 0);
     CHECK(ac_gpu_check_device(-3) < 0 && ac_gpu_alloc(AC_CUDA(900), 8) == NULL);
+    CHECK(ac_gpu_oldest_driver(13020) == 13000 && ac_gpu_oldest_driver(12080) == 12000);
+    CHECK(ac_gpu_oldest_driver(11080) == 12000);
     CHECK(ac_gpu_is_simulated() && strstr(ac_gpu_library_note("driver"), "simulated"));
 }
 
@@ -47,7 +49,7 @@ static void *churn(void *seed) {
     ac_gpu_block *live[LIVE] = {NULL};
     int64_t sizes[LIVE] = {0};
     CUstream stream;
-    if (ac_gpu_stream_new(GPU, 0, &stream) < 0) return (void *)1;
+    if (ac_gpu_stream_of(GPU, 0, &stream) < 0) return (void *)1;
     ac_gpu_set_stream(GPU, stream);
     intptr_t wrong = 0;
     for (int round = 0; round < ROUNDS; round++) {

@@ -2,16 +2,20 @@
  * another gets its turn, in the order that was set. A barrier that some threads never reach is an error. */
 #include "sim.h"
 
+#include "cuda/args.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 sim_index sim_thread, sim_block, sim_block_size, sim_grid_size;
 char *ac_shared_memory;
+uint64_t sim_blocks_run;
+size_t sim_shared_size;
 
 namespace {
 
-enum { MOST_THREADS = 1024, WARP = 32, MOST_SHARED = 256 << 10, GUARD = 64 };
+enum { GUARD = 64 };
 /* With a power of two, the tops of all stacks would share a few lines of the caches. */
 enum { STACK = (68 << 10) + 5 * 64 };
 enum State { READY, AT_WARP, AT_BLOCK, DONE };
@@ -32,7 +36,11 @@ unsigned n_threads, n_done;
 char slots[MOST_THREADS][16];
 int order_kind = SIM_FORWARD;
 uint64_t order_seed = 1;
-alignas(64) char shared_room[MOST_SHARED + GUARD];
+char reported[256]; /* the first thing wrong in the launch that runs */
+/* Shared memory lies as the kernels' declaration promises, and no better. */
+enum { SHARED_ALIGNMENT = AC_GPU_SHARED_ALIGNMENT };
+alignas(2 * SHARED_ALIGNMENT) char shared_pages[SHARED_ALIGNMENT + MOST_SHARED + GUARD];
+char *const shared_room = shared_pages + SHARED_ALIGNMENT;
 
 uint64_t next_random() { /* Vigna's xorshift64* */
     order_seed ^= order_seed >> 12, order_seed ^= order_seed << 25, order_seed ^= order_seed >> 27;
@@ -125,9 +133,9 @@ void make_order(unsigned *order, unsigned n) {
     }
 }
 
-const char *run_block(size_t shared) {
+const char *run_block() {
     unsigned order[MOST_THREADS];
-    memset(shared_room, 0xFF, shared + GUARD); /* nan, -1: what was not written is seen */
+    memset(shared_room, 0xFF, sim_shared_size + GUARD); /* nan, -1: what was not written is seen */
     for (unsigned i = 0; i < n_threads; i++) start(&fibers[i], i);
     make_order(order, n_threads);
     n_done = 0;
@@ -143,10 +151,11 @@ const char *run_block(size_t shared) {
         if (!release_some() && !ran) return "threads wait at a barrier that others never reach";
         if (order_kind == SIM_RANDOM) make_order(order, n_threads); /* the other orders are the same each time */
     }
+    sim_blocks_run++;
     for (int i = 0; i < GUARD; i++)
-        if (shared_room[shared + (size_t)i] != (char)0xFF)
+        if (shared_room[sim_shared_size + (size_t)i] != (char)0xFF)
             return "shared memory was written beyond what the launch asked for";
-    return nullptr;
+    return *reported ? reported : nullptr;
 }
 
 } // namespace
@@ -155,6 +164,10 @@ void sim_sync_block(void) { yield_as(AT_BLOCK); }
 void sim_sync_warp(void) { yield_as(AT_WARP); }
 int sim_lane(void) { return (int)(current->index % WARP); }
 void *sim_warp_slot(int lane) { return slots[current->index / WARP * WARP + (unsigned)lane]; }
+
+void sim_report(const char *wrong) {
+    if (!*reported) snprintf(reported, sizeof reported, "%s", wrong);
+}
 
 void sim_set_order(int order, uint64_t seed) {
     order_kind = order;
@@ -171,13 +184,13 @@ const char *sim_run_kernel(void (*kernel)(void **), void **params, unsigned bloc
         stacks = (char *)p;
     }
     entry = kernel, entry_params = params, n_threads = threads;
-    ac_shared_memory = shared_room;
+    ac_shared_memory = shared_room, sim_shared_size = shared, *reported = 0;
     sim_block_size = {threads, 1, 1}, sim_grid_size = {blocks, 1, 1};
     uint64_t first = order_kind == SIM_RANDOM ? next_random() % blocks : 0;
     for (unsigned b = 0; b < blocks; b++) {
         unsigned at = order_kind == SIM_REVERSE ? blocks - 1 - b : (unsigned)((b + first) % blocks);
         sim_block = {at, 0, 0};
-        const char *wrong = run_block(shared);
+        const char *wrong = run_block();
         if (wrong) return wrong;
     }
     return nullptr;

@@ -1,5 +1,6 @@
 /* A stand-in for libcublasLt: plain loops over the simulated device's memory, in the stream's order. It refuses
- * what the real library refuses: mixed operand types, leading dimensions too small, plans it did not choose. */
+ * what the real library refuses: mixed operand types, leading dimensions too small, plans it did not choose; and what
+ * tests tell it to (ampc_simulated_products). A pointer less aligned than promised is a fault. */
 #include "sim.h"
 
 #include "base/half.h"
@@ -32,8 +33,9 @@ struct Wish {
     size_t workspace;
 };
 struct Algo {
-    uint64_t mark, shape;
-    uint64_t rest[6];
+    uint64_t mark, shape, workspace;
+    uint32_t align[4]; /* of a, b, c and the result, as promised */
+    uint64_t rest[3];
 };
 struct Heuristic {
     Algo algo;
@@ -43,6 +45,24 @@ struct Heuristic {
     int reserved[4];
 };
 static const uint64_t MARK = 0x616D7063;
+
+/* Products that there is no algorithm for. */
+enum Refusal {
+    WITH_BIAS = 1,      /* in the epilogue, */
+    ONE_ROW_BIAS = 2,   /* or of one row alone */
+    MANY_BATCHES = 4,   /* 65,536 and more */
+    LITTLE_ALIGNED = 8, /* pointers, or lines, not on boundaries of 16 bytes */
+    HALVES = 16,        /* operands of 16 bits */
+    AT_THE_CALL = 32,   /* said by the product itself, not when it is asked for an algorithm */
+    WIDE = 64           /* float64 */
+};
+enum { VECTOR = 16 };
+
+static long long refused, asked;
+API long long ampc_simulated_products(const char *what, long long value) {
+    if (!strcmp(what, "refuse")) return refused = value, 0;
+    return !strcmp(what, "asked") ? asked : -1;
+}
 
 API size_t cublasLtGetVersion(void) { return 130000; }
 API const char *cublasLtGetStatusName(int s) {
@@ -104,15 +124,32 @@ static uint64_t shape_of(const Layout *a, const Layout *b, const Layout *o) {
     return a->rows * 31 + a->cols * 17 + b->rows * 13 + b->cols * 7 + o->rows * 5 + (uint64_t)o->type;
 }
 
+static bool is_little(const Layout *l, unsigned align) {
+    int64_t each = l->type == F64 ? 8 : l->type == F32 ? 4 : 2;
+    return align < VECTOR || l->ld * each % VECTOR || (l->count > 1 && l->offset * each % VECTOR);
+}
+
+static bool refuses(const Desc *d, const Layout *a, const Layout *b, const Layout *o, const unsigned *align) {
+    bool bias = d->epilogue == EPILOGUE_BIAS;
+    return (refused & WITH_BIAS && bias) || (refused & ONE_ROW_BIAS && bias && o->cols == 1) ||
+           (refused & MANY_BATCHES && o->count > 65535) ||
+           (refused & LITTLE_ALIGNED && (is_little(a, align[0]) || is_little(b, align[1]) || is_little(o, align[3]))) ||
+           (refused & WIDE && a->type == F64) || (refused & HALVES && (a->type == F16 || a->type == BF16));
+}
+
 API int cublasLtMatmulAlgoGetHeuristic(void *, Desc *d, Layout *a, Layout *b, Layout *c, Layout *o, Wish *w, int,
                                        Heuristic *found, int *n) {
+    asked++, *n = 0;
     int wrong = check(d, a, b, c, o);
     if (wrong) return wrong;
     for (unsigned align : w->align)
         if (align == 0 || align & (align - 1)) return INVALID;
-    size_t workspace = (a->rows + b->cols) % 2 ? 4096 : 0; /* now and then some, which the product then writes */
+    if (!(refused & AT_THE_CALL) && refuses(d, a, b, o, w->align))
+        return refused & MANY_BATCHES ? SUCCESS : NOT_SUPPORTED; /* it says so either way */
+    size_t workspace = (a->rows + b->cols) % 2 ? 4096 : 0;       /* now and then some, which the product then writes */
     if (workspace > w->workspace) workspace = 0;
-    *found = Heuristic{{MARK, shape_of(a, b, o), {workspace}}, workspace, SUCCESS, 1, {0}};
+    *found = Heuristic{{MARK, shape_of(a, b, o), workspace, {}, {}}, workspace, SUCCESS, 1, {0}};
+    memcpy(found->algo.align, w->align, sizeof w->align);
     return *n = 1, SUCCESS;
 }
 
@@ -141,7 +178,17 @@ struct Product {
     const void *pa, *pb;
     void *pc, *room;
     size_t room_bytes;
+    uint32_t align[4];
 };
+
+/* The promises about pointers, which the real one does not check: it faults. */
+static bool is_misaligned(const Product &p) {
+    const void *at[4] = {p.pa, p.pb, p.pc, p.pc};
+    for (int i = 0; i < 4; i++)
+        if ((uintptr_t)at[i] % p.align[i]) return true;
+    bool bias = p.d.epilogue == EPILOGUE_BIAS && (uintptr_t)p.d.bias % VECTOR;
+    return bias || (p.room_bytes && (uintptr_t)p.room % VECTOR);
+}
 
 /* A matrix as double, rounded as the product rounds its operands: element (line, l) at line + l * lines, for each l of
  * the inner dimension. */
@@ -157,8 +204,9 @@ static void unpack(const void *from, const Layout &a, int64_t offset, bool acros
 }
 
 /* Sums over l in order, for a column of results at a time. */
-static void multiply(void *context) {
+static const char *multiply(void *context) {
     const Product &p = *(const Product *)context;
+    if (is_misaligned(p)) return "cublasLtMatmul: misaligned address";
     int64_t m = (int64_t)p.c.rows, n = (int64_t)p.c.cols, k = (int64_t)(p.d.transa ? p.a.rows : p.a.cols);
     bool round = p.d.compute == COMPUTE_TF32;
     std::vector<double> x, y, column((size_t)m);
@@ -181,6 +229,7 @@ static void multiply(void *context) {
             }
         }
     }
+    return nullptr;
 }
 
 API int cublasLtMatmul(void *, Desc *d, const void *alpha, const void *pa, Layout *a, const void *pb, Layout *b,
@@ -190,7 +239,8 @@ API int cublasLtMatmul(void *, Desc *d, const void *alpha, const void *pa, Layou
     if (wrong) return wrong;
     if (!algo || algo->mark != MARK || algo->shape != shape_of(a, b, o) || pc != po) return INVALID;
     if (d->epilogue == EPILOGUE_BIAS && !d->bias) return INVALID;
-    if (room_bytes < algo->rest[0] || (algo->rest[0] && !room)) return INVALID;
+    if (room_bytes < algo->workspace || (algo->workspace && !room)) return INVALID;
+    if (refused & AT_THE_CALL && refuses(d, a, b, o, algo->align)) return NOT_SUPPORTED;
     bool wide = d->scale == F64;
     Product *p = new Product{*d,
                              *a,
@@ -202,7 +252,9 @@ API int cublasLtMatmul(void *, Desc *d, const void *alpha, const void *pa, Layou
                              pb,
                              po,
                              room,
-                             algo->rest[0]};
+                             algo->workspace,
+                             {}};
+    memcpy(p->align, algo->align, sizeof p->align);
     int failed = sim_enqueue(stream, multiply, [](void *x) { delete (Product *)x; }, p);
     return failed ? INVALID : SUCCESS;
 }

@@ -1,12 +1,14 @@
 /* A stand-in for libcudnn's convolutions: plain loops over the simulated device's memory, in the stream's order. It
  * refuses what the real library may refuse: sizes that do not fit each other, workspace too small, and a result laid
- * out otherwise than the input where windows are dilated. */
+ * out otherwise than the input where windows are dilated; and what tests tell it to (ampc_simulate_cudnn). Pointers
+ * that vectors of 16 bytes cannot be read from are a fault. */
 #include "sim.h"
 
 #include "base/half.h"
 
 #include <stdlib.h>
 
+#include <initializer_list>
 #include <vector>
 
 #define API extern "C" __attribute__((visibility("default")))
@@ -35,8 +37,22 @@ struct Handle {
 static long taken; /* calls, for tests */
 API long ampc_simulated_convolutions(void) { return taken; }
 
+/* Convolutions that it does not take: it says so when it is asked for the workspace, or at the call. */
+enum Refusal { AT_THE_QUESTION = 1, AT_THE_CALL = 2, WITH_BIAS = 4, AT_THE_START = 8 };
+enum { VECTOR = 16 };
+static int refused;
+API void ampc_simulate_cudnn(int refuse) { refused = refuse; }
+
+/* How products of float32 are rounded. */
+enum { DEFAULT_MATH = 0, TENSOR_OP_MATH = 1, CONVERTING_MATH = 2, FMA_MATH = 3 };
+
 API size_t cudnnGetVersion(void) { return 91000; }
-API int cudnnCreate(Handle **h) { return *h = new Handle{MARK, nullptr}, SUCCESS; }
+static int starts;
+API int ampc_simulated_starts(void) { return starts; }
+API int cudnnCreate(Handle **h) {
+    starts++;
+    return refused & AT_THE_START ? NOT_SUPPORTED : (*h = new Handle{MARK, nullptr}, SUCCESS);
+}
 API int cudnnSetStream(Handle *h, void *s) { return h->mark == MARK ? (h->stream = s, SUCCESS) : BAD_PARAM; }
 API int cudnnCreateTensorDescriptor(Tensor **t) { return *t = new Tensor(), SUCCESS; }
 API int cudnnDestroyTensorDescriptor(Tensor *t) { return delete t, SUCCESS; }
@@ -98,11 +114,11 @@ static size_t room_for(const Tensor *x) { return x->size[1] % 2 ? 4096 : 0; } /*
 
 API int cudnnGetConvolutionForwardWorkspaceSize(Handle *, Tensor *x, Filter *f, Windows *w, Tensor *y, int algo,
                                                 size_t *bytes) {
-    return *bytes = room_for(x), algo != 1 ? NOT_SUPPORTED : check(x, f, w, y);
+    return *bytes = room_for(x), algo != 1 || refused & AT_THE_QUESTION ? NOT_SUPPORTED : check(x, f, w, y);
 }
 API int cudnnGetConvolutionBackwardDataWorkspaceSize(Handle *, Filter *f, Tensor *y, Windows *w, Tensor *x, int algo,
                                                      size_t *bytes) {
-    return *bytes = room_for(x), algo != 1 ? NOT_SUPPORTED : check(x, f, w, y);
+    return *bytes = room_for(x), algo != 1 || refused & AT_THE_QUESTION ? NOT_SUPPORTED : check(x, f, w, y);
 }
 
 static float read(const void *p, int type, int64_t i) {
@@ -159,9 +175,11 @@ static int64_t extent_of(const Tensor &t) {
     return extent;
 }
 
-static std::vector<double> as_double(const void *p, int type, int64_t n) {
+static float tf32(float x) { return ac_from_bits((ac_bits(x) + 0x1000) & 0xFFFFE000u); }
+
+static std::vector<double> as_double(const void *p, int type, int64_t n, bool round) {
     std::vector<double> values((size_t)n);
-    for (int64_t i = 0; i < n; i++) values[(size_t)i] = read(p, type, i);
+    for (int64_t i = 0; i < n; i++) values[(size_t)i] = round ? tf32(read(p, type, i)) : read(p, type, i);
     return values;
 }
 
@@ -173,8 +191,17 @@ static void add_plane(const std::vector<Tap> &taps, bool back, const double *wei
         for (const Tap &t : taps) sums[t.y] += weight[t.index] * from[t.x];
 }
 
-static void convolve(void *context) {
+static bool is_misaligned(const Call &c) {
+    for (const void *p : {c.from, c.weight, c.bias, (const void *)c.to, (const void *)c.room})
+        if ((uintptr_t)p % VECTOR) return true;
+    return false;
+}
+
+static const char *convolve(void *context) {
     const Call &c = *(const Call *)context;
+    if (is_misaligned(c)) return "a convolution of cuDNN: misaligned address";
+    /* tensor cores take float32 as TF32 where they may, but nothing is converted for them unless that is asked for */
+    bool round = c.f.type == F32 && (c.w.math == DEFAULT_MATH || c.w.math == CONVERTING_MATH);
     const Tensor &out = c.back ? c.x : c.y;
     int64_t taps = 1, cells = out.size[0];
     for (int d = 0; d < c.w.n; d++) taps *= c.f.size[d + 2];
@@ -182,8 +209,9 @@ static void convolve(void *context) {
     if (c.room_bytes) memset(c.room, 0xA5, c.room_bytes);
     int inner = c.f.size[1], outer = c.f.size[0] / c.w.groups;
     std::vector<Tap> windows = taps_of(c);
-    std::vector<double> weight = as_double(c.weight, c.f.type, (int64_t)c.f.size[0] * inner * taps);
-    std::vector<double> from = as_double(c.from, c.x.type, extent_of(c.back ? c.y : c.x)), sums((size_t)extent_of(out));
+    std::vector<double> weight = as_double(c.weight, c.f.type, (int64_t)c.f.size[0] * inner * taps, round);
+    std::vector<double> from = as_double(c.from, c.x.type, extent_of(c.back ? c.y : c.x), round),
+                        sums((size_t)extent_of(out));
     for (int n = 0; n < c.x.size[0]; n++)
         for (int o = 0; o < c.f.size[0]; o++)
             for (int i = 0; i < inner; i++) {
@@ -202,11 +230,13 @@ static void convolve(void *context) {
         }
         write(c.to, out.type, where, (float)(sums[(size_t)where] + (c.bias ? read(c.bias, out.type, channel) : 0)));
     }
+    return nullptr;
 }
 
 static int queue(Handle *h, const Call &call) {
     int wrong = check(&call.x, &call.f, &call.w, &call.y);
     if (wrong) return wrong;
+    if (refused & AT_THE_CALL || (refused & WITH_BIAS && call.bias)) return NOT_SUPPORTED;
     if (h->mark != MARK || call.room_bytes < room_for(&call.x) || (room_for(&call.x) && !call.room)) return BAD_PARAM;
     taken++;
     return sim_enqueue(h->stream, convolve, [](void *c) { delete (Call *)c; }, new Call(call)) ? BAD_PARAM : SUCCESS;

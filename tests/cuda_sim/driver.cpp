@@ -38,7 +38,9 @@ enum Result {
 typedef std::function<const char *()> Work;
 
 struct Stream;
+struct Device;
 struct Event {
+    Device *device;           /* whose streams it is for */
     Stream *stream = nullptr; /* where it was recorded, */
     uint64_t number = 0;      /* behind that much work */
     bool timing = false;
@@ -50,12 +52,16 @@ struct Item {
     Stream *wait = nullptr; /* another stream's work must be done, */
     uint64_t wait_number = 0;
 };
-struct Device;
 struct Stream {
     Device *device;
     std::deque<Item> queue;
     uint64_t queued = 0, done = 0; /* numbers of pieces of work */
     bool draining = false;
+};
+/* What a program holds of a stream. Destroying the stream does not wait for its work, and the next stream gets the
+ * handle. */
+struct Handle {
+    Stream *stream; /* NULL: destroyed */
 };
 struct Device {
     int index;
@@ -65,6 +71,7 @@ struct Device {
     std::multimap<size_t, size_t> free_blocks; /* bytes -> offset */
     Stream legacy;
     std::set<Stream *> streams;
+    std::vector<Stream *> destroyed; /* whose work goes on */
 };
 struct Function {
     std::string name;
@@ -75,10 +82,13 @@ struct Function {
 struct State {
     std::recursive_mutex lock;
     bool ready = false, lost = false;
+    bool guard = false;          /* each allocation ends where memory does, and work is done when it is queued */
+    bool reads_pageable = false; /* the GPU reads the host's memory itself, when a copy's turn has come */
     std::vector<std::unique_ptr<Device>> devices;
     std::map<void *, size_t> pinned;
     std::map<std::string, Function> functions;
     std::set<Event *> events;
+    std::vector<Handle *> free_handles;
     std::string wrong; /* what a kernel did; every later call fails */
     double clock = 0;
     long long fail_alloc = 0, fail_launch = 0, syncs = 0, launches = 0, copies = 0, open = 0;
@@ -99,11 +109,16 @@ int failed() {
     if (int f_ = failed()) return f_
 
 Device *here() { return contexts.empty() ? nullptr : contexts.back(); }
-Stream *stream_of(void *s) { return s ? (Stream *)s : here() ? &here()->legacy : nullptr; }
+Stream *stream_of(void *handle) { /* NULL: not one of the current device */
+    if (!here()) return nullptr;
+    Stream *s = handle ? ((Handle *)handle)->stream : &here()->legacy;
+    return s && s->device == here() ? s : nullptr;
+}
 
 /* -- memory is open to this process only while the device works ------------------------------------- */
 
 void open_memory(bool open) {
+    if (sim.guard) return; /* always open, block by block */
     if (open ? sim.open++ > 0 : --sim.open > 0) return;
     for (auto &d : sim.devices)
         if (d->used) mprotect(d->base, d->used, open ? PROT_READ | PROT_WRITE : PROT_NONE);
@@ -164,13 +179,14 @@ void drain(Stream *s) { drain(s, s->queued); }
 void drain(Device *d) {
     drain(&d->legacy);
     for (Stream *s : d->streams) drain(s);
+    for (Stream *s : d->destroyed) drain(s);
 }
 
 enum { MOST_QUEUED = 20000 };
 void enqueue(Stream *s, Item item) {
     s->queue.push_back(std::move(item));
     s->queued++;
-    if (s->queue.size() > MOST_QUEUED) drain(s);
+    if (sim.guard || s->queue.size() > MOST_QUEUED) drain(s);
 }
 
 int after_wait() {
@@ -187,10 +203,7 @@ extern "C" __attribute__((visibility("default"))) int sim_enqueue(void *stream, 
     Stream *s = stream_of(stream);
     if (!s) return BAD_CONTEXT;
     std::shared_ptr<void> keep(context, drop);
-    enqueue(s, {[work, keep]() -> const char * {
-                work(keep.get());
-                return nullptr;
-            }});
+    enqueue(s, {[work, keep]() -> const char * { return work(keep.get()); }});
     return SUCCESS;
 }
 
@@ -201,6 +214,7 @@ API cuInit(unsigned) {
     if (sim.ready) return SUCCESS;
     const char *count = getenv("AMPC_SIM_GPUS"), *bytes = getenv("AMPC_SIM_MEMORY");
     int n = count ? atoi(count) : 2;
+    sim.guard = getenv("AMPC_SIM_GUARD") != nullptr;
     if (n < 1) return NO_DEVICE;
     for (int i = 0; i < n; i++) {
         auto d = std::make_unique<Device>();
@@ -213,7 +227,10 @@ API cuInit(unsigned) {
     sim.ready = true;
     return SUCCESS;
 }
-API cuDriverGetVersion(int *v) { return *v = 13000, SUCCESS; }
+API cuDriverGetVersion(int *v) {
+    const char *version = getenv("AMPC_SIM_DRIVER");
+    return *v = version ? atoi(version) : 13000, SUCCESS;
+}
 
 API cuGetErrorName(int e, const char **name) {
     static const std::map<int, const char *> names = {{SUCCESS, "CUDA_SUCCESS"},
@@ -267,6 +284,7 @@ API cuDeviceGetAttribute(int *v, int which, int) {
     case 39: return *v = 2048, SUCCESS;    /* threads of a multiprocessor */
     case 75: return *v = 9, SUCCESS;       /* compute capability */
     case 76: return *v = 0, SUCCESS;
+    case 88: return *v = sim.reads_pageable, SUCCESS;
     default: return INVALID;
     }
 }
@@ -276,6 +294,11 @@ API cuDevicePrimaryCtxRetain(void **c, int d) {
     return *c = sim.devices[(size_t)d].get(), SUCCESS;
 }
 API cuCtxGetCurrent(void **c) { return *c = here(), SUCCESS; }
+API cuCtxSetCurrent(void *c) {
+    if (!contexts.empty()) contexts.pop_back();
+    if (c) contexts.push_back((Device *)c);
+    return SUCCESS;
+}
 API cuCtxPushCurrent_v2(void *c) { return contexts.push_back((Device *)c), SUCCESS; }
 API cuCtxPopCurrent_v2(void **c) {
     if (contexts.empty()) return BAD_CONTEXT;
@@ -309,11 +332,13 @@ API cuModuleGetFunction(void **f, void *, const char *name) {
     *f = &found;
     return SUCCESS;
 }
+enum { SHARED_UNASKED = 48 << 10 };
 API cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **params, void **) {
     ENTER;
     Stream *s = stream_of(stream);
     if (!s || gy != 1 || gz != 1 || by != 1 || bz != 1) return INVALID;
+    if (shared > SHARED_UNASKED) return INVALID; /* more is for functions that ask for it */
     if (sim.fail_launch && --sim.fail_launch == 0) return LAUNCH_FAILED;
     Function *function = (Function *)f;
     auto args = std::make_shared<std::vector<char>>((char *)params[0], (char *)params[0] + function->bytes);
@@ -331,7 +356,15 @@ API cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
 
 /* -- memory ----------------------------------------------------------------------------------------- */
 
-enum { PAGE = 4096, MOST_GARBAGE = 4 << 20, MOST_EMBEDDED = 64 << 10 };
+enum { PAGE = 4096, MOST_GARBAGE = 4 << 20, MOST_EMBEDDED = 64 << 10, GUARDED_ALIGNMENT = 16 };
+
+size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+/* Pages of an allocation, with the guard behind it. */
+size_t whole_of(size_t bytes) { return pages(bytes) + (sim.guard ? PAGE : 0); }
+/* Where it begins in them: with the guard, as far right as its alignment allows. */
+size_t begin_of(size_t bytes) {
+    return sim.guard ? pages(bytes) - (bytes + GUARDED_ALIGNMENT - 1) / GUARDED_ALIGNMENT * GUARDED_ALIGNMENT : 0;
+}
 
 API cuMemGetInfo_v2(size_t *left, size_t *total) {
     ENTER;
@@ -344,7 +377,7 @@ API cuMemGetInfo_v2(size_t *left, size_t *total) {
 API cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
     ENTER;
     Device *d = here();
-    size_t left, total, whole = (bytes + PAGE - 1) / PAGE * PAGE, at;
+    size_t left, total, whole = whole_of(bytes), at;
     if (!d) return BAD_CONTEXT;
     if (sim.fail_alloc && --sim.fail_alloc == 0) return OUT_OF_MEMORY;
     cuMemGetInfo_v2(&left, &total);
@@ -357,11 +390,13 @@ API cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
         if (d->used + whole > d->room) return OUT_OF_MEMORY;
         at = d->used, d->used += whole;
     }
-    d->live[at] = bytes;
-    mprotect(d->base + at, whole, PROT_READ | PROT_WRITE);
+    mprotect(d->base + at, pages(bytes), PROT_READ | PROT_WRITE);
     memset(d->base + at, 0xFF,
-           bytes < MOST_GARBAGE ? bytes : (size_t)MOST_GARBAGE); /* nan, -1: what was not written is seen */
-    if (!sim.open) mprotect(d->base + at, whole, PROT_NONE);
+           pages(bytes) < MOST_GARBAGE ? pages(bytes)
+                                       : (size_t)MOST_GARBAGE); /* nan, -1: what was not written is seen */
+    if (!sim.open && !sim.guard) mprotect(d->base + at, whole, PROT_NONE);
+    at += begin_of(bytes);
+    d->live[at] = bytes;
     *p = (unsigned long long)(d->base + at);
     return SUCCESS;
 }
@@ -372,25 +407,31 @@ API cuMemFree_v2(unsigned long long p) {
     drain(d); /* as the real one: freeing waits for the device */
     auto it = d->live.find(p - (unsigned long long)d->base);
     if (it == d->live.end()) return INVALID;
-    size_t whole = (it->second + PAGE - 1) / PAGE * PAGE;
-    madvise(d->base + it->first, whole, MADV_DONTNEED);
-    d->free_blocks.emplace(whole, it->first);
+    size_t whole = whole_of(it->second), at = it->first - begin_of(it->second);
+    madvise(d->base + at, whole, MADV_DONTNEED);
+    if (sim.guard) mprotect(d->base + at, whole, PROT_NONE);
+    d->free_blocks.emplace(whole, at);
     d->live.erase(it);
     return SUCCESS;
 }
 API cuMemHostAlloc(void **p, size_t bytes, unsigned) {
     ENTER;
     if (sim.fail_alloc && --sim.fail_alloc == 0) return OUT_OF_MEMORY;
-    *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!*p) return OUT_OF_MEMORY;
+    void *at = mmap(nullptr, pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return OUT_OF_MEMORY;
+    madvise(at, pages(bytes), MADV_DONTFORK); /* a forked child has none of it */
+    *p = at;
     sim.pinned[*p] = bytes;
     return SUCCESS;
 }
 API cuMemFreeHost(void *p) {
     ENTER;
-    if (!sim.pinned.erase(p)) return INVALID; /* queued copies that use it will say so */
+    auto it = sim.pinned.find(p);
+    if (it == sim.pinned.end()) return INVALID;
+    size_t bytes = it->second;
+    sim.pinned.erase(it); /* queued copies that use it will say so */
     for (auto &d : sim.devices) drain(d.get());
-    free(p);
+    munmap(p, pages(bytes));
     return SUCCESS;
 }
 API cuMemHostGetDevicePointer_v2(unsigned long long *d, void *p, unsigned) {
@@ -419,6 +460,12 @@ API cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, 
         enqueue(s, {[=]() -> const char * {
                     return !is_pinned(from, bytes) || !is_live(to, bytes) ? bad_copy
                                                                           : (memcpy((void *)to, from, bytes), nullptr);
+                }});
+        return SUCCESS;
+    }
+    if (sim.reads_pageable) {
+        enqueue(s, {[=]() -> const char * {
+                    return !is_live(to, bytes) ? bad_copy : (memcpy((void *)to, from, bytes), nullptr);
                 }});
         return SUCCESS;
     }
@@ -471,17 +518,20 @@ API cuStreamCreateWithPriority(void **stream, unsigned flags, int) {
     Stream *s = new Stream();
     s->device = here();
     here()->streams.insert(s);
-    return *stream = s, SUCCESS;
+    Handle *h = sim.free_handles.empty() ? new Handle() : sim.free_handles.back();
+    if (!sim.free_handles.empty()) sim.free_handles.pop_back();
+    h->stream = s;
+    return *stream = h, SUCCESS;
 }
 API cuStreamDestroy_v2(void *stream) {
     ENTER;
-    Stream *s = (Stream *)stream;
-    if (!s || !s->device->streams.count(s)) return BAD_HANDLE;
-    drain(s);
-    s->device->streams.erase(s);
-    for (Event *e : sim.events)
-        if (e->stream == s) e->stream = nullptr;
-    delete s;
+    Handle *h = (Handle *)stream;
+    if (!h || !h->stream) return BAD_HANDLE;
+    Device *d = h->stream->device;
+    d->streams.erase(h->stream);
+    d->destroyed.push_back(h->stream);
+    h->stream = nullptr;
+    sim.free_handles.push_back(h);
     return SUCCESS;
 }
 API cuStreamSynchronize(void *stream) {
@@ -510,7 +560,9 @@ API cuStreamWaitEvent(void *stream, void *event, unsigned) {
 }
 API cuEventCreate(void **event, unsigned flags) {
     ENTER;
+    if (!here()) return BAD_CONTEXT;
     Event *e = new Event();
+    e->device = here();
     e->timing = !(flags & 2);
     sim.events.insert(e);
     return *event = e, SUCCESS;
@@ -527,7 +579,7 @@ API cuEventRecord(void *event, void *stream) {
     ENTER;
     Event *e = (Event *)event;
     Stream *s = stream_of(stream);
-    if (!s || !sim.events.count(e)) return BAD_HANDLE;
+    if (!s || !sim.events.count(e) || e->device != s->device) return BAD_HANDLE;
     if (e->stream) drain(e->stream, e->number); /* its earlier place is forgotten */
     Item item;
     item.event = e;
@@ -553,7 +605,8 @@ API cuEventSynchronize(void *event) {
 API cuEventElapsedTime(float *ms, void *from, void *to) {
     ENTER;
     Event *a = (Event *)from, *b = (Event *)to;
-    if (!sim.events.count(a) || !sim.events.count(b) || !a->timing || !b->timing) return BAD_HANDLE;
+    if (!sim.events.count(a) || !sim.events.count(b) || !a->timing || !b->timing || a->device != b->device)
+        return BAD_HANDLE;
     if ((a->stream && a->stream->done < a->number) || (b->stream && b->stream->done < b->number)) return NOT_READY;
     *ms = (float)(b->time - a->time);
     return SUCCESS;
@@ -570,6 +623,7 @@ extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const
     if (w == "fail_alloc") return sim.fail_alloc = value, 0;
     if (w == "fail_launch") return sim.fail_launch = value, 0;
     if (w == "lose_device") return sim.lost = value != 0, 0;
+    if (w == "reads_pageable") return sim.reads_pageable = value != 0, 0;
     if (w == "forget_error") return sim.wrong.clear(), 0;
     if (w == "syncs") return sim.syncs;
     if (w == "launches") return sim.launches;
@@ -582,6 +636,7 @@ extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const
         else if (w == "pending") {
             sum += (long long)d->legacy.queue.size();
             for (Stream *s : d->streams) sum += (long long)s->queue.size();
+            for (Stream *s : d->destroyed) sum += (long long)s->queue.size();
         } else return -1;
     }
     return sum;

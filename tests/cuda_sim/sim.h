@@ -3,13 +3,22 @@
 
 #include "shim.h"
 
+enum { MOST_THREADS = 1024, WARP = 32, MOST_SHARED = 256 << 10 }; /* of a block */
+
 /* Runs `blocks` blocks of `threads` threads of a kernel; 0, or a message of what was wrong in it. */
 const char *sim_run_kernel(void (*kernel)(void **), void **params, unsigned blocks, unsigned threads, size_t shared);
+
+/* What a kernel does wrong that lets it go on: its launch fails with the first. */
+void sim_report(const char *wrong);
+
+/* Blocks that began before this one, of all launches; and the shared memory that this one's launch asked for. */
+extern uint64_t sim_blocks_run;
+extern size_t sim_shared_size;
 
 /* The order in which threads of a block, and blocks, take their turns. */
 enum { SIM_FORWARD, SIM_REVERSE, SIM_RANDOM };
 void sim_set_order(int order, uint64_t seed);
 
-/* Queued work that a library stand-in adds to a stream. */
-typedef void (*sim_work)(void *context);
+/* Queued work that a library stand-in adds to a stream: 0, or a message of what was wrong in it. */
+typedef const char *(*sim_work)(void *context);
 extern "C" int sim_enqueue(void *stream, sim_work work, void (*drop)(void *), void *context);

@@ -29,12 +29,14 @@ def progress(of: Iterator[Any], total: int) -> Iterator[Any]:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
+    from conftest import SIMULATORS, build_simulator
+
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("--programs", type=int, default=3000)
     parser.add_argument("--seed", type=int, help="drawn and printed if not given")
     parser.add_argument("--first", type=int, default=0, help="the first program's index")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--device", choices=["cpu", "sim", "cuda"], default="cpu", help="where ampc's tensors are")
+    parser.add_argument("--device", choices=["cpu", *SIMULATORS, "cuda"], default="cpu", help="where ampc's tensors are")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--show", action="store_true", help="print the programs themselves")
     parser.add_argument("--allow", type=int, default=0, help="so many unexplained differences are told, and are no failure")
@@ -45,9 +47,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     seed = time.time_ns() % 1_000_000 if args.seed is None else args.seed
     if args.replay:
         return replay(args.replay)
-    if args.device == "sim":
-        from conftest import build_simulator
-        os.environ["AMPC_CUDA_LIBS"] = str(build_simulator())
+    if args.device in SIMULATORS:
+        os.environ["AMPC_CUDA_LIBS"] = str(build_simulator(args.device))
     print(f"{args.programs} programs of seed {seed}", flush=True)
     if args.show or args.save:
         return write(args, seed)

@@ -115,6 +115,22 @@ PREPARE(float, f32)
 PREPARE(double, f64)
 #undef PREPARE
 
+/* Keys that a query's softmax has to read, in steps of 16; the weights of those that follow are 0. */
+static int64_t keys_to_read(const attention *c, int64_t query, int64_t keys) {
+    return c->causal ? ac_least(keys, (query / 16 + 1) * 16) : keys;
+}
+
+/* The rest of a row whose first values were computed: zeros, but nan where these are. */
+static void fill_rest(const attention *c, char *row, int64_t from, int64_t keys) {
+    if (c->opmath == AC_OPMATH_F64) {
+        double *x = (double *)(void *)row, rest = x[0] == x[0] ? 0 : x[0];
+        for (int64_t j = from; j < keys; j++) x[j] = rest;
+    } else {
+        float *x = (float *)(void *)row, rest = x[0] == x[0] ? 0 : x[0];
+        for (int64_t j = from; j < keys; j++) x[j] = rest;
+    }
+}
+
 /* Scores [rows, keys] to weights, in place; a query that may look at nothing gets zeros. */
 static void weigh(const attention *c, char *scores, int64_t item, int64_t first, int64_t rows, int64_t keys,
                   char *room) {
@@ -122,17 +138,19 @@ static void weigh(const attention *c, char *scores, int64_t item, int64_t first,
     int64_t bytes = keys * ac_opmath_bytes(c->opmath);
     for (int64_t i = 0; i < rows; i++, scores += bytes) {
         const void *mask = NULL;
+        int64_t some_keys = keys_to_read(c, first + i, keys);
         if (c->mask) {
             int last = c->mask->ndim - 1;
             int64_t at = ac_space_offset(&c->lead[4], item) + (first + i) * c->mask->strides[last - 1];
-            mask = ac_read_run(loops, c->opmath, c->mask->dtype, keys,
+            mask = ac_read_run(loops, c->opmath, c->mask->dtype, some_keys,
                                (const char *)ac_data(c->mask) + at * ac_itemsize(c->mask->dtype),
                                c->mask->strides[last], room);
         }
-        bool some = c->opmath == AC_OPMATH_F64 ? prepare_f64(c, (double *)(void *)scores, keys, first + i, mask)
-                                               : prepare_f32(c, (float *)(void *)scores, keys, first + i, mask);
-        if (some) loops->softmax[c->opmath](keys, scores, scores);
+        bool some = c->opmath == AC_OPMATH_F64 ? prepare_f64(c, (double *)(void *)scores, some_keys, first + i, mask)
+                                               : prepare_f32(c, (float *)(void *)scores, some_keys, first + i, mask);
+        if (some) loops->softmax[c->opmath](some_keys, scores, scores);
         else memset(scores, 0, (size_t)bytes);
+        if (some) fill_rest(c, scores, some_keys, keys);
     }
 }
 
@@ -243,15 +261,18 @@ static room rooms(const attention *c, char *at, int64_t *bytes) {
 }
 
 /* slopes = scale * weights * (slopes - their mean by weights), in place */
-static void softmax_back(const attention *c, char *slopes, const char *weights, int64_t rows, int64_t keys) {
+static void softmax_back(const attention *c, char *slopes, const char *weights, int64_t first, int64_t rows,
+                         int64_t keys) {
     const ac_loops *loops = ac_cpu_loops();
     for (int64_t i = 0, bytes = keys * ac_opmath_bytes(c->opmath); i < rows; i++) {
         char *row = slopes + i * bytes;
-        loops->softmax_backward[c->opmath](keys, row, weights + i * bytes, row);
+        int64_t some_keys = keys_to_read(c, first + i, keys);
+        loops->softmax_backward[c->opmath](some_keys, row, weights + i * bytes, row);
         if (c->opmath == AC_OPMATH_F64)
-            for (int64_t j = 0; j < keys; j++) ((double *)(void *)row)[j] *= c->scale;
+            for (int64_t j = 0; j < some_keys; j++) ((double *)(void *)row)[j] *= c->scale;
         else
-            for (int64_t j = 0; j < keys; j++) ((float *)(void *)row)[j] *= (float)c->scale;
+            for (int64_t j = 0; j < some_keys; j++) ((float *)(void *)row)[j] *= (float)c->scale;
+        fill_rest(c, row, some_keys, keys);
     }
 }
 
@@ -272,7 +293,7 @@ static int go_back(attention *c, int64_t item, char *scratch) {
         AC_TRY(multiply(c, qs, turned(ks), k_turned, m.weights, c->sums, false));
         weigh(c, m.weights, item, first, rows, keys, m.row);
         AC_TRY(multiply(c, gs, turned(rows_from(v, 0, keys)), v_turned, m.slopes, c->sums, false));
-        softmax_back(c, m.slopes, m.weights, rows, keys);
+        softmax_back(c, m.slopes, m.weights, first, rows, keys);
         AC_TRY(multiply(c, turned(weights), gs, NULL, m.dv, c->sums, true));
         AC_TRY(multiply(c, turned(slopes), qs, NULL, m.dk, c->sums, true));
         AC_TRY(multiply(c, slopes, ks, k_panels, to, dq->dtype, false));

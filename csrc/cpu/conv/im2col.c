@@ -28,22 +28,13 @@ static void gather(char *to, const char *from, int64_t n, int64_t stride, int64_
             ((uint64_t *)(void *)to)[i] = ((const uint64_t *)(const void *)from)[i * stride];
 }
 
-/* The positions of the last dimension whose tap k is not in the padding. */
-static void inside(const ac_windows *w, int64_t k, int64_t *begin, int64_t *end) {
-    int64_t from = k * w->dilation[2] - w->padding[2], stride = w->stride[2];
-    *begin = from < 0 ? (-from + stride - 1) / stride : 0;
-    *end = w->in[2] > from ? (w->in[2] - from + stride - 1) / stride : 0;
-    if (*end > w->out[2]) *end = w->out[2];
-    if (*begin > *end) *begin = *end;
-}
-
 /* One tap of one channel at every position. */
 static void unfold_row(const unfolding *u, int64_t row) {
     const ac_windows *w = u->w;
     int64_t tap = row % u->taps, channel = row / u->taps, begin, end;
     int64_t k2 = tap % w->kernel[2], k1 = tap / w->kernel[2] % w->kernel[1], k0 = tap / (w->kernel[2] * w->kernel[1]);
     char *to = u->columns + row * u->positions * u->item;
-    inside(w, k2, &begin, &end);
+    ac_window_inside(w, 2, k2, &begin, &end);
     for (int64_t o0 = 0; o0 < w->out[0]; o0++)
         for (int64_t o1 = 0; o1 < w->out[1]; o1++, to += w->out[2] * u->item) {
             int64_t i0 = ac_window_tap(w, 0, o0, k0), i1 = ac_window_tap(w, 1, o1, k1);
@@ -86,7 +77,7 @@ typedef struct {
         for (int64_t k0 = 0; k0 < w->kernel[0]; k0++)                                                                  \
             for (int64_t k1 = 0; k1 < w->kernel[1]; k1++)                                                              \
                 for (int64_t k2 = 0; k2 < w->kernel[2]; k2++) {                                                        \
-                    inside(w, k2, &begin, &end);                                                                       \
+                    ac_window_inside(w, 2, k2, &begin, &end);                                                          \
                     for (int64_t o0 = 0; o0 < w->out[0]; o0++)                                                         \
                         for (int64_t o1 = 0; o1 < w->out[1]; o1++, from += w->out[2]) {                                \
                             int64_t i0 = ac_window_tap(w, 0, o0, k0), i1 = ac_window_tap(w, 1, o1, k1);                \

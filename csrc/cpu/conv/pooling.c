@@ -1,7 +1,10 @@
 /* Pooling and resampling (interpolation) kernels. */
 #include "cpu/kernels.h"
 
+#include "base/ways.h"
 #include "ops/window_args.h"
+
+#include <string.h>
 
 /* -- max pooling -------------------------------------------------------------------------------------------- */
 
@@ -11,17 +14,20 @@ typedef struct {
     ac_space planes;
     int64_t stride[3]; /* in elements */
     int64_t pixels, positions;
+    const ac_loops *loops;
+    ac_opmath opmath;
+    bool by_rows; /* else window by window */
 } pooling;
 
 /* A plane in double or int64, contiguous; values compare the same there. */
-static void load_plane(const pooling *p, int64_t plane, ac_opmath opmath, char *to) {
+static void load_plane(const pooling *p, int64_t plane, char *to) {
     const ac_tensor *x = p->r->in[0];
     int64_t item = ac_itemsize(x->dtype);
     const char *from = (const char *)ac_data(x) + ac_space_offset(&p->planes, plane) * item;
     for (int64_t i = 0; i < p->w.in[0]; i++)
-        for (int64_t j = 0; j < p->w.in[1]; j++, to += p->w.in[2] * ac_opmath_bytes(opmath))
-            ac_cpu_loops()->load[x->dtype][opmath](p->w.in[2], from + (i * p->stride[0] + j * p->stride[1]) * item,
-                                                   p->stride[2], to);
+        for (int64_t j = 0; j < p->w.in[1]; j++, to += p->w.in[2] * ac_opmath_bytes(p->opmath))
+            p->loops->load[x->dtype][p->opmath](p->w.in[2], from + (i * p->stride[0] + j * p->stride[1]) * item,
+                                                p->stride[2], to);
 }
 
 /* The largest of a window; a nan, once met, stays, the first of equal values wins. */
@@ -42,43 +48,109 @@ BEST_OF(double, f64)
 BEST_OF(int64_t, i64)
 #undef BEST_OF
 
-static void pool_planes(void *context, int64_t begin, int64_t end, char *scratch) {
-    const pooling *p = context;
+/* Every window of a plane by itself. */
+static void pool_windows(const pooling *p, const void *x, int64_t position) {
+    ac_tensor *values = p->r->out[0];
+    int64_t *indices = ac_data(p->r->out[1]), o[3];
+    for (o[0] = 0; o[0] < p->w.out[0]; o[0]++)
+        for (o[1] = 0; o[1] < p->w.out[1]; o[1]++)
+            for (o[2] = 0; o[2] < p->w.out[2]; o[2]++, position++) {
+                int64_t at = p->opmath == AC_OPMATH_F32   ? best_f32(&p->w, x, o)
+                             : p->opmath == AC_OPMATH_F64 ? best_f64(&p->w, x, o)
+                                                          : best_i64(&p->w, x, o);
+                indices[position] = at;
+                if (p->opmath == AC_OPMATH_I64)
+                    ac_write_int(ac_data(values), values->dtype, position, ((const int64_t *)x)[at]);
+                else
+                    ac_write_double(ac_data(values), values->dtype, position,
+                                    p->opmath == AC_OPMATH_F32 ? (double)((const float *)x)[at]
+                                                               : ((const double *)x)[at]);
+            }
+}
+
+/* A tap of the windows: how far it is from the first one, and the positions of a row where it is not in the padding. */
+typedef struct {
+    int64_t place, begin, end;
+} pool_tap;
+
+static void find_taps(const ac_windows *w, pool_tap *taps) {
+    for (int64_t k0 = 0; k0 < w->kernel[0]; k0++)
+        for (int64_t k1 = 0; k1 < w->kernel[1]; k1++)
+            for (int64_t k2 = 0; k2 < w->kernel[2]; k2++, taps++) {
+                int64_t row = k0 * w->dilation[0] * w->in[1] + k1 * w->dilation[1];
+                taps->place = row * w->in[2] + k2 * w->dilation[2];
+                ac_window_inside(w, 2, k2, &taps->begin, &taps->end);
+            }
+}
+
+/* The best values of a row of windows, tap by tap, and which taps they are; `first` is where the first window begins.
+ */
+static void pool_row(const pooling *p, const char *x, int64_t o0, int64_t o1, int64_t first, const pool_tap *taps,
+                     char *best, int32_t *which) {
+    const ac_windows *w = &p->w;
+    int64_t item = ac_opmath_bytes(p->opmath);
+    int32_t tap = 0;
+    memset(which, -1, (size_t)w->out[2] * sizeof *which);
+    for (int64_t k0 = 0; k0 < w->kernel[0]; k0++)
+        for (int64_t k1 = 0; k1 < w->kernel[1]; k1++) {
+            bool inside = ac_window_tap(w, 0, o0, k0) >= 0 && ac_window_tap(w, 1, o1, k1) >= 0;
+            for (int64_t k2 = 0; k2 < w->kernel[2]; k2++, tap++) {
+                const pool_tap *t = &taps[tap];
+                if (!inside || t->begin == t->end) continue;
+                const char *from = x + (first + t->place + t->begin * w->stride[2]) * item;
+                p->loops->pool_tap[p->opmath](t->end - t->begin, from, w->stride[2], tap, best + t->begin * item,
+                                              which + t->begin);
+            }
+        }
+}
+
+static void pool_rows(const pooling *p, const void *x, int64_t position, char *room) {
+    const ac_windows *w = &p->w;
     ac_tensor *values = p->r->out[0];
     int64_t *indices = ac_data(p->r->out[1]);
-    ac_opmath opmath = ac_opmath_of(values->dtype);
+    pool_tap *taps = (pool_tap *)(void *)room;
+    char *best = room + ac_product3(w->kernel) * (int64_t)sizeof *taps;
+    int32_t *which = (int32_t *)(void *)(best + w->out[2] * 8);
+    find_taps(w, taps);
+    memset(best, 0, (size_t)w->out[2] * 8);
+    for (int64_t o0 = 0; o0 < w->out[0]; o0++)
+        for (int64_t o1 = 0; o1 < w->out[1]; o1++, position += w->out[2]) {
+            int64_t row = (o0 * w->stride[0] - w->padding[0]) * w->in[1] + o1 * w->stride[1] - w->padding[1];
+            int64_t first = row * w->in[2] - w->padding[2];
+            pool_row(p, x, o0, o1, first, taps, best, which);
+            for (int64_t o2 = 0; o2 < w->out[2]; o2++)
+                indices[position + o2] = first + o2 * w->stride[2] + taps[which[o2]].place;
+            p->loops->store[p->opmath][values->dtype](
+                w->out[2], best, (char *)ac_data(values) + position * ac_itemsize(values->dtype), 1);
+        }
+}
+
+static void pool_planes(void *context, int64_t begin, int64_t end, char *scratch) {
+    const pooling *p = context;
     for (int64_t plane = begin; plane < end && !ac_poll(); plane++) {
-        int64_t position = plane * p->positions, o[3];
-        load_plane(p, plane, opmath, scratch);
-        for (o[0] = 0; o[0] < p->w.out[0]; o[0]++)
-            for (o[1] = 0; o[1] < p->w.out[1]; o[1]++)
-                for (o[2] = 0; o[2] < p->w.out[2]; o[2]++, position++) {
-                    const void *x = scratch;
-                    int64_t at = opmath == AC_OPMATH_F32   ? best_f32(&p->w, x, o)
-                                 : opmath == AC_OPMATH_F64 ? best_f64(&p->w, x, o)
-                                                           : best_i64(&p->w, x, o);
-                    indices[position] = at;
-                    if (opmath == AC_OPMATH_I64)
-                        ac_write_int(ac_data(values), values->dtype, position, ((const int64_t *)x)[at]);
-                    else
-                        ac_write_double(ac_data(values), values->dtype, position,
-                                        opmath == AC_OPMATH_F32 ? (double)((const float *)x)[at]
-                                                                : ((const double *)x)[at]);
-                }
+        load_plane(p, plane, scratch);
+        if (p->by_rows) pool_rows(p, scratch, plane * p->positions, scratch + p->pixels * 8);
+        else pool_windows(p, scratch, plane * p->positions);
     }
 }
+
+enum { LONG_ROW = 8 }; /* positions that are worth a loop for each tap */
 
 int ac_cpu_max_pool(const ac_run *r) {
     ATTRS(max_pool);
     const ac_tensor *x = r->in[0];
-    pooling p = {.r = r};
+    pooling p = {.r = r, .loops = ac_cpu_loops(), .opmath = ac_opmath_of(x->dtype)};
     AC_TRY(ac_max_pool_windows(&p.w, x, a));
     int nd = (int)a->kernel.n, lead = x->ndim - nd;
     p.planes = ac_space_of(x, (1u << lead) - 1);
     for (int d = 0; d < nd; d++) p.stride[3 - nd + d] = x->strides[lead + d];
     p.pixels = ac_product3(p.w.in), p.positions = ac_product3(p.w.out);
+    p.by_rows = !p.w.adaptive && p.w.out[2] >= LONG_ROW && ac_product3(p.w.kernel) <= INT32_MAX;
+    if (p.by_rows) AC_WAY(pool_rows);
+    else AC_WAY(pool_windows);
     int64_t planes = p.positions ? r->out[0]->numel / p.positions : 0;
-    return ac_for_range_with(planes, AC_GRAIN / (p.pixels + 1), (size_t)p.pixels * 8, pool_planes, &p);
+    int64_t cells = p.pixels + (p.by_rows ? 3 * ac_product3(p.w.kernel) + 2 * p.w.out[2] : 0);
+    return ac_for_range_with(planes, AC_GRAIN / (p.pixels + 1), (size_t)cells * 8, pool_planes, &p);
 }
 
 /* -- resampling --------------------------------------------------------------------------------------------- */

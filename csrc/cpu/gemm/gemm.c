@@ -16,7 +16,7 @@
 
 enum {
     SMALL_BYTES = 48 << 10,      /* packed operands and accumulators that fit here live on the stack */
-    WORTH_THREADS = 1 << 22,     /* multiplications that are worth other threads: some 10 us of one, */
+    WORTH_THREADS = 1 << 22,     /* multiplications that are worth other threads on any unit (see worth_threads), */
     WORTH_THREADS_THIN = 1 << 19 /* and fewer where each waits for memory */
 };
 
@@ -182,21 +182,30 @@ static void one_block(void *context, int64_t chunk, int thread) {
 
 /* -- the plan ---------------------------------------------------------------------------------------------- */
 
-/* Accumulators take an eighth of the second-level cache, which two hardware threads may have to share.
- * If C is small, blocks are smaller, down to about ten microseconds of work. Eight blocks for every
- * thread let the others take over the share of a slow thread. */
+/* Multiplications that take a thread some ten microseconds: less is not worth a block of its own. */
+static int64_t least_work(const ac_micro *micro) {
+    if (micro->isa >= AC_ISA_AMX_BF16) return 1 << 23;
+    return micro->kind == AC_PANEL_F32 ? 1 << 19 : 1 << 20;
+}
+
+static int64_t whole_runs(int64_t panels, int64_t at_a_time) { return ac_ceil_div(panels, at_a_time) * at_a_time; }
+
+/* Accumulators take an eighth of the second-level cache, or a little more: two hardware threads may have to share it.
+ * If C is small, blocks are smaller, down to least_work. Eight blocks for every thread let the others take over the
+ * share of a slow thread. Sides are whole runs of the micro-kernel, which is slower with fewer panels than it takes. */
 static void choose_blocks(plan *p, int threads) {
+    const ac_micro *micro = p->micro;
     int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
-    int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / (AC_TILE_FLOATS * depth) + 1;
-    int64_t a = ac_least(32, p->a_panels), b = tiles / 32 < 4 ? 4 : tiles / 32;
+    int64_t enough = least_work(micro) / (AC_TILE_FLOATS * depth) + 1;
+    int64_t a = ac_least(32, p->a_panels), b = whole_runs(ac_most(4, tiles / 32), micro->b);
     while (threads > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * threads && a * b > enough) {
         AC_WAY(product_smaller_blocks);
         if (a > b) a = ac_ceil_div(a, 2);
         else b = ac_ceil_div(b, 2);
     }
     p->a_blocks = ac_ceil_div(p->a_panels, a), p->b_blocks = ac_ceil_div(p->b_panels, b);
-    p->a_block = ac_ceil_div(ac_ceil_div(p->a_panels, p->a_blocks), 2) * 2; /* even: kernels take two */
-    p->b_block = ac_ceil_div(ac_ceil_div(p->b_panels, p->b_blocks), 2) * 2;
+    p->a_block = whole_runs(ac_ceil_div(p->a_panels, p->a_blocks), micro->a);
+    p->b_block = whole_runs(ac_ceil_div(p->b_panels, p->b_blocks), micro->b);
     p->a_blocks = ac_ceil_div(p->a_panels, p->a_block), p->b_blocks = ac_ceil_div(p->b_panels, p->b_block);
 }
 
@@ -353,9 +362,11 @@ static int run_one(const ac_gemm_call *g, int threads) {
     const ac_micro *micro = ac_micro_for(g->a.round, true);
     ac_cut cut = ac_cut_of(micro->kind, g->b.k);
     int64_t bytes = ac_panels_bytes(&cut, g->b.lanes), at_once = g->b.lanes;
-    plan p = plan_of(g, micro, threads, NULL);
-    if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS && !packs_lazily(&p))
-        at_once = ac_most(1, ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS)) * COLUMNS;
+    if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS) {
+        plan p = plan_of(g, micro, threads, NULL);
+        if (!packs_lazily(&p))
+            at_once = ac_most(1, ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS)) * COLUMNS;
+    }
     if (at_once >= g->b.lanes) return run_whole(g, threads);
     AC_WAY(product_b_in_columns);
     for (int64_t j = 0; j < g->b.lanes; j += at_once) {
@@ -392,11 +403,17 @@ static void run_members(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* Multiplications of one product that are worth other threads: two blocks on slower units. Smaller members of a batch
+ * are worth more as a whole. */
+static int64_t worth_threads(const ac_gemm_call *g) {
+    if (ac_gemm_is_thin(g)) return WORTH_THREADS_THIN;
+    return g->batch > 1 ? WORTH_THREADS : ac_least(WORTH_THREADS, 2 * least_work(ac_micro_for(g->a.round, true)));
+}
+
 int ac_gemm_run(const ac_gemm_call *g) {
     if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
     int64_t work = work_of(g);
-    int64_t worth = ac_gemm_is_thin(g) ? WORTH_THREADS_THIN : WORTH_THREADS;
-    int threads = work >= worth && !g->alone ? ac_num_threads() : 1;
+    int threads = work >= worth_threads(g) && !g->alone ? ac_num_threads() : 1;
     if (g->batch == 1) return run_one(g, threads);
     if (threads == 1) { /* many small ones: each on one thread */
         AC_WAY(product_batch_dealt);

@@ -78,8 +78,8 @@ INLINE void transpose(__m256 r[8]) {
 }
 
 /* Values [at, at + 8) of runs [run, run + 8), to rows of 16 floats. */
-INLINE void pack_8x8(const corner *c, int run, int at, bool whole, bool turn, bool stream, ac_dtype from,
-                     ac_dtype round, float *to) {
+INLINE void pack_8x8(const corner *c, int run, int at, bool whole, bool turn, ac_dtype from, ac_dtype round,
+                     float *to) {
     __m256 r[8];
     int64_t n = whole ? 8 : c->length - at;
     EACH(i, 8) {
@@ -88,17 +88,19 @@ INLINE void pack_8x8(const corner *c, int run, int at, bool whole, bool turn, bo
     }
     if (turn) transpose(r);
     to += turn ? at * AC_CELLS + run : run * AC_CELLS + at;
-    EACH(i, 8) {
-        if (stream) _mm256_stream_ps(to + i * AC_CELLS, r[i]);
-        else _mm256_store_ps(to + i * AC_CELLS, r[i]);
+    EACH(i, 8) _mm256_store_ps(to + i * AC_CELLS, r[i]);
+}
+
+INLINE void pack_tile(const corner *c, bool whole, bool turn, ac_dtype from, ac_dtype round, float *to) {
+    for (int run = 0; run < 16; run += 8) {
+        pack_8x8(c, run, 0, whole, turn, from, round, to);
+        pack_8x8(c, run, 8, whole, turn, from, round, to);
     }
 }
 
-INLINE void pack_tile(const corner *c, bool whole, bool turn, bool stream, ac_dtype from, ac_dtype round, float *to) {
-    for (int run = 0; run < 16; run += 8) {
-        pack_8x8(c, run, 0, whole, turn, stream, from, round, to);
-        pack_8x8(c, run, 8, whole, turn, stream, from, round, to);
-    }
+/* Past the caches, whole lines one after the other: blocks of 8 x 8 would write halves of them. */
+INLINE void stream_tile(const float *tile, float *to) {
+    for (int i = 0; i < AC_TILE_FLOATS; i += 8) _mm256_stream_ps(to + i, _mm256_load_ps(tile + i));
 }
 
 /* Tiles follow each other along the runs, and those of a large operand lie so far apart that no CPU foresees them all.
@@ -111,10 +113,13 @@ INLINE void pack_k_step(const ac_operand *o, bool columns, int64_t lane, int64_t
                         ac_dtype round) {
     corner c = corner_of(o, lane, k);
     bool turn = (o->k_stride == 1) == columns, whole = c.runs >= 16 && c.length >= 16;
+    _Alignas(32) float streamed[AC_TILE_FLOATS];
+    float *tile = o->stream ? streamed : to;
     if (whole) fetch_ahead(&c);
-    if (!whole || o->stream) pack_tile(&c, false, turn, o->stream, from, round, to);
-    else if (turn) pack_tile(&c, true, true, false, from, round, to);
-    else pack_tile(&c, true, false, false, from, round, to);
+    if (!whole) pack_tile(&c, false, turn, from, round, tile);
+    else if (turn) pack_tile(&c, true, true, from, round, tile);
+    else pack_tile(&c, true, false, from, round, tile);
+    if (o->stream) stream_tile(streamed, to);
 }
 
 /* The usual pairs of dtypes get code of their own. */

@@ -22,6 +22,22 @@ static void add_element(const ac_tensor *t, int64_t at, const ac_tensor *src, in
     ac_write_int(ac_data(t), t->dtype, at, (int64_t)sum);
 }
 
+enum { INDICES = 512 };
+
+/* Elements at + i * step + offsets[i] of t += elements from + i * src_step of src, for i < n <= INDICES, one after
+ * another; without offsets they are all 0. */
+static void add_run(const ac_tensor *t, int64_t n, int64_t at, int64_t step, const int64_t *offsets,
+                    const ac_tensor *src, int64_t from, int64_t src_step) {
+    if (t->dtype == AC_float32 && ac_is_floating(src->dtype) && src->dtype != AC_float64) {
+        float room[INDICES], *to = (float *)(void *)address(t, at);
+        const float *x = ac_read_run(ac_cpu_loops(), AC_OPMATH_F32, src->dtype, n, address(src, from), src_step, room);
+        for (int64_t i = 0; i < n; i++) to[i * step + (offsets ? offsets[i] : 0)] += x[i];
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        add_element(t, at + i * step + (offsets ? offsets[i] : 0), src, from + i * src_step);
+}
+
 /* Where a result is added up: the result itself, or float32 numbers of its shape where it has 16 bits. */
 typedef struct {
     ac_tensor t;
@@ -95,8 +111,6 @@ static walk walk_of(const ac_tensor *index, const ac_tensor *from) {
     return w;
 }
 
-enum { INDICES = 512 };
-
 /* Offsets along dim, in elements of a tensor of `size` there with that stride, of n <= INDICES elements of an index. */
 static int read_offsets(const ac_tensor *index, int64_t at, int64_t step, int64_t n, int64_t size, int64_t stride,
                         const char *what, int64_t *offsets) {
@@ -159,14 +173,17 @@ static int scatter_into(const ac_tensor *to, int64_t dim, const ac_tensor *index
     ac_tensor along = *to, part = *src;
     memcpy(along.shape, index->shape, sizeof along.shape);
     memcpy(part.shape, index->shape, sizeof part.shape);
-    int64_t size = to->ndim ? to->shape[dim] : 1, stride = to->ndim ? to->strides[dim] : 0;
+    int64_t size = to->ndim ? to->shape[dim] : 1, stride = to->ndim ? to->strides[dim] : 0, offsets[INDICES];
     if (to->ndim) along.strides[dim] = 0;
-    ac_space at = ac_space_of(index, UINT32_MAX), positions = ac_space_of(&along, UINT32_MAX),
-             from = ac_space_of(&part, UINT32_MAX);
-    for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
-        int64_t j = index_value(index, ac_space_offset(&at, i), size, "scatter_add");
-        if (j < 0) return -1;
-        add_element(to, ac_space_offset(&positions, i) + j * stride, src, ac_space_offset(&from, i));
+    walk w = walk_of(index, &along), v = walk_of(index, &part);
+    for (int64_t at = 0, n; at < index->numel && !ac_stop_at(at / INDICES); at += n) {
+        int64_t row = at / w.n, i = at % w.n;
+        n = ac_least(INDICES, w.n - i);
+        int64_t first = ac_space_offset(&w.index, row) + i * w.index_step;
+        AC_TRY(read_offsets(index, first, w.index_step, n, size, stride, "scatter_add", offsets));
+        int64_t there = ac_space_offset(&w.from, row) + i * w.from_step,
+                from = ac_space_offset(&v.from, row) + i * v.from_step;
+        add_run(to, n, there, w.from_step, offsets, src, from, v.from_step);
     }
     return 0;
 }
@@ -470,12 +487,16 @@ int ac_cpu_embedding(const ac_run *r) {
 static int add_rows(const ac_tensor *to, const ac_tensor *g, const ac_tensor *index, int64_t padding) {
     int64_t width = to->shape[1];
     ac_space at = ac_space_of(index, UINT32_MAX), from = ac_space_of(g, UINT32_MAX);
+    int64_t last = from.size[from.n - 1], step = from.stride[from.n - 1];
     for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t row = ac_read_int(ac_data(index), index->dtype, ac_space_offset(&at, i));
         if (row < 0 || row >= to->shape[0])
             return ac_fail(AC_INDEX, "embedding: index %" PRId64 " is out of range", row);
         if (row == padding) continue;
-        for (int64_t j = 0; j < width; j++) add_element(to, row * width + j, g, ac_space_offset(&from, i * width + j));
+        for (int64_t j = 0, n; j < width; j += n) {
+            n = ac_least(ac_least(INDICES, width - j), last - (i * width + j) % last);
+            add_run(to, n, row * width + j, 1, NULL, g, ac_space_offset(&from, i * width + j), step);
+        }
     }
     return 0;
 }

@@ -6,6 +6,8 @@
 #define AC_CPU_REDUCE_ACCUMULATORS_H
 
 enum { ACCUMULATORS = 64, FEW_ACCUMULATORS = 16 };
+/* Before a loop over sixteen accumulators: unrolled, as compilers would, its vectors become single values. */
+#define SIXTEEN _Pragma("GCC unroll 1")
 #define ADD(a, b) ((a) + (b))
 
 #endif

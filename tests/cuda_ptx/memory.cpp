@@ -1,0 +1,108 @@
+/* What is wrong in an access of memory, races in shared memory above all: for each byte it is known who wrote it last
+ * and who has read it since the last barrier. Two threads race where they reach a byte between the same two barriers of
+ * the block, one of them to write it, and no barrier of their warp lies between. A shuffle orders no memory. */
+#include "runtime.h"
+
+#include <stdio.h>
+
+namespace {
+
+enum { ROUND_BITS = 32 };
+
+/* Where a thread is. Numbers of rounds are never used again: the upper half counts blocks, the lower one barriers. */
+struct Thread {
+    u64 round; /* between two barriers of the block, */
+    u32 step;  /* and of the warp */
+};
+Thread threads[MOST_THREADS];
+
+struct Write {
+    u64 round;
+    u32 step;
+    u16 thread;
+    bool atomic;
+};
+/* The warps that have read in a round, and of the last one its step and lanes. The lanes of a warp are forgotten when
+ * another reads; from then on every writer races with one of the two. */
+struct Reads {
+    u64 round;
+    u32 warps, lanes, step, warp;
+};
+struct Byte {
+    Write write;
+    Reads reads;
+};
+Byte bytes_[MOST_SHARED];
+u8 spare[64];
+
+const Thread &here() { return threads[sim_thread.x]; }
+
+void report(const char *format, const char *what, size_t a, size_t b) {
+    char text[200];
+    snprintf(text, sizeof text, format, what, a, b);
+    sim_report(text);
+}
+
+bool races_with_write(const Write &w, Access access) {
+    u32 mine = sim_thread.x;
+    if (w.round != here().round || w.thread == mine || (w.atomic && access == ATOMIC)) return false;
+    return w.thread / WARP != mine / WARP || w.step == here().step;
+}
+
+bool races_with_reads(const Reads &r) {
+    u32 mine = sim_thread.x, own = mine / WARP;
+    if (r.round != here().round) return false;
+    if (r.warps & ~(1u << own)) return true;
+    return r.warp == own && r.step == here().step && (r.lanes & ~(1u << mine % WARP));
+}
+
+void note_read(Reads &r) {
+    u32 mine = sim_thread.x, own = mine / WARP;
+    if (r.round != here().round) r = {here().round, 0, 0, 0, own};
+    if (r.warp != own || r.step != here().step) r.warp = own, r.step = here().step, r.lanes = 0;
+    r.warps |= 1u << own, r.lanes |= 1u << mine % WARP;
+}
+
+/* Whether it races with what came before. */
+bool touch(Byte &b, Access access) {
+    bool races = races_with_write(b.write, access);
+    if (access == READ) {
+        note_read(b.reads);
+        return races;
+    }
+    races = races || races_with_reads(b.reads);
+    b.write = {here().round, here().step, (u16)sim_thread.x, access == ATOMIC};
+    return races;
+}
+
+} // namespace
+
+void begin_thread(void) { threads[sim_thread.x] = {(sim_blocks_run + 1) << ROUND_BITS, 0}; }
+void block_barrier(void) {
+    sim_sync_block();
+    threads[sim_thread.x].round++;
+}
+void warp_barrier(void) {
+    sim_sync_warp();
+    threads[sim_thread.x].step++;
+}
+
+void report_misaligned(u64 address, size_t bytes, const char *what) {
+    report("%s is misaligned: %zu bytes at an address that is %zu beyond a multiple of them", what, bytes,
+           (size_t)address % bytes);
+}
+
+void no_return(void) { sim_report("a function ends without a return: nvcc found no way on"); }
+
+u8 *checked_shared(u64 offset, size_t bytes, Access access, const char *what) {
+    if (offset + bytes > sim_shared_size) {
+        report("%s is outside the shared memory of the launch: byte %zu of %zu", what, offset, sim_shared_size);
+        return spare;
+    }
+    bool races = false;
+    for (size_t i = 0; i < bytes; i++) races |= touch(bytes_[offset + i], access);
+    if (races)
+        report("%s at byte %zu of shared memory races with another thread: no barrier between them, thread %zu", what,
+               offset, sim_thread.x);
+    return (u8 *)ac_shared_memory + offset;
+}
