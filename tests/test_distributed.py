@@ -116,6 +116,20 @@ def test_what_cannot_be_started(tmp_path, monkeypatch):
         launch.command(2, ["x"])
 
 
+def test_what_nobody_has_waited_for_is_done_before_the_end(tmp_path):
+    (tmp_path / "train.py").write_text("import ampc\nimport ampc.distributed as dist\ndist.init_process_group()\n"
+                                       "dist.all_reduce(ampc.ones(1000000), async_op=True)\n")
+    done = ampc_run(tmp_path, "--nproc", "2", "train.py")
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_what_others_do_not_come_to_is_an_error_at_the_end(tmp_path):
+    (tmp_path / "train.py").write_text("import ampc\nimport ampc.distributed as dist\ndist.init_process_group()\n"
+                                       "if dist.get_rank() == 0:\n    dist.all_reduce(ampc.ones(10), async_op=True)\n")
+    done = ampc_run(tmp_path, "--nproc", "2", "train.py")
+    assert done.returncode != 0 and "rank 0 waits in all_reduce of 10 elements" in done.stderr and "rank 1 has ended without it" in done.stderr
+
+
 # -- failure -------------------------------------------------------------------------------------------------------------
 
 FAILS = """

