@@ -27,7 +27,7 @@
 
 /* How often workers spin for the next job before they sleep. That is long enough for the next
  * operator of a training step, and short enough to leave the core to other processes. */
-enum { SPINS = 2000, SPINS_AT_END = 500 };
+enum { SPINS = 2000, SPINS_AT_END = 4000 };
 enum { STACK_BYTES = 2 << 20 }; /* of a worker, whatever `ulimit -s` says */
 
 /* Chunks of one thread. It takes its own in order, and then helps the others. So a core gets the same

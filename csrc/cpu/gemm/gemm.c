@@ -403,11 +403,22 @@ static void run_members(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* Whether each value is used in few multiplications by the threads that did not pack it. They wait for its line to come
+ * from the core of the one that did. */
+static bool packs_much(const ac_gemm_call *g, const ac_micro *micro) {
+    enum { MULTIPLICATIONS = 64 };
+    ac_cut cut = ac_cut_of(micro->kind, g->a.k);
+    int64_t lanes = (is_direct(&g->a, &cut) ? 0 : g->a.lanes) + (g->panels ? 0 : g->b.lanes);
+    return g->a.lanes * g->b.lanes < MULTIPLICATIONS * lanes;
+}
+
 /* Multiplications of one product that are worth other threads: two blocks on slower units. Smaller members of a batch
  * are worth more as a whole. */
 static int64_t worth_threads(const ac_gemm_call *g) {
     if (ac_gemm_is_thin(g)) return WORTH_THREADS_THIN;
-    return g->batch > 1 ? WORTH_THREADS : ac_least(WORTH_THREADS, 2 * least_work(ac_micro_for(g->a.round, true)));
+    const ac_micro *micro = ac_micro_for(g->a.round, true);
+    if (g->batch > 1 || packs_much(g, micro)) return WORTH_THREADS;
+    return ac_least(WORTH_THREADS, 2 * least_work(micro));
 }
 
 int ac_gemm_run(const ac_gemm_call *g) {
