@@ -270,14 +270,14 @@ def live_blocks():
 
 
 def test_every_allocation_of_a_step_may_fail():
-    """MemoryError, nothing leaked, and the process trains on. A run takes a quarter of the allocations."""
+    """MemoryError, nothing leaked, and the process trains on. A run takes one in twelve of the allocations, `make soak` all."""
     training_step(*make_training())
     blocks = live_blocks()  # empties the caches, as before each step below: what they hold decides what a step asks for
     ampc._C._fail_alloc(0)
     training_step(*make_training())
     total = ampc._C._alloc_calls()
     assert total > 200 and live_blocks() == blocks
-    for n in part(range(1, total + 1), 4 * FEWER):
+    for n in part(range(1, total + 1), 12 * FEWER):
         ampc._C._fail_alloc(n)
         try:
             training_step(*make_training())
@@ -347,7 +347,7 @@ def test_every_allocation_may_fail(work):
     work()
     total = ampc._C._alloc_calls()
     assert total > 200 and live_blocks() == blocks
-    for n in part(range(1, total + 1), max(6, total // 150) * FEWER):
+    for n in part(range(1, total + 1), max(6, total // 50) * FEWER):
         ampc._C._fail_alloc(n)
         try:
             work()
