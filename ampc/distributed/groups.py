@@ -112,16 +112,20 @@ class ProcessGroup:
 
 
 def is_available() -> bool:
+    """Whether this process has others to talk to: mpi4py is installed, and a launcher started the process, or a group was made.
+
+    torch's is True in a single process, too. Libraries then import what needs several devices, which ampc has not."""
+    return _mpi.is_installed() and (_mpi.rank_by_launcher() is not None or is_initialized())
+
+
+def is_mpi_available() -> bool:
     """Whether groups can be made: mpi4py is installed."""
     return _mpi.is_installed()
 
 
-is_mpi_available = is_available
-
-
 def is_backend_available(backend: str) -> bool:
     """Whether ``init_process_group`` takes this backend."""
-    return str(backend).lower() in ("mpi", "gloo") and is_available()
+    return str(backend).lower() in ("mpi", "gloo") and is_mpi_available()
 
 
 def is_initialized() -> bool:

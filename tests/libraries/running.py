@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -57,6 +58,7 @@ def run(script: Script, library: str, python: str, packages: str, *more: str, se
     folder that holds torch or ampc."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg", "PYTHONWARNINGS": "ignore"}
     env.pop("PYTHONPATH", None)
+    env["LD_LIBRARY_PATH"] = str(Path(sys.prefix) / "lib")  # where mpi4py, which some packages look for, finds its MPI
     command = [python, str(HERE / "under.py"), library, packages, str(HERE / f"{script.file}.py"), script.name, *map(str, seeds), *more]
     with tempfile.TemporaryDirectory() as scratch:  # where libraries leave their logs
         try:
