@@ -98,6 +98,7 @@ def seeded(request):
 
     if request.config.on_gpu:
         ampc.set_default_device("cuda")
+        ampc.backends.cuda.matmul.allow_tf32 = ampc.backends.cudnn.allow_tf32 = False  # a TrainingOptimizer may have allowed it
     ampc.manual_seed(0)
     references.R.restart(request.node.name)
     yield
