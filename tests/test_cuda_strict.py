@@ -432,6 +432,23 @@ def test_a_gpu_that_reads_pageable_memory_itself():
     assert done.returncode == 0, done.stderr
 
 
+def test_the_tables_of_lists_outlive_their_copies_there():
+    done = python("""
+        import ctypes, os
+        ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcuda.so.1")).ampc_simulator(b"reads_pageable", ctypes.c_longlong(1))
+        import ampc
+        lists = [[ampc.full((8,), 1.0, device="cuda", requires_grad=True) for _ in range(3)] for _ in range(40)]
+        for some in lists:
+            for p in some:
+                p.grad = ampc.full((8,), 0.5, device="cuda")
+        optimizers = [ampc.optim.SGD(some, lr=1.0) for some in lists]
+        for opt in optimizers:
+            opt.step()
+        assert all(p.tolist() == [0.5] * 8 for some in lists for p in some)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_forked_child_does_not_touch_mapped_memory():
     x = ampc.ones(3)
     x[ampc.tensor([1])]  # the note of bad indices is there

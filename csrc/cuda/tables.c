@@ -48,10 +48,10 @@ static int copy_from(const ac_gpu_table *t, const void *items) {
     return ac_cu_check(result, "a list of tensors for the GPU");
 }
 
-/* Nobody waits for it. The driver takes a copy of a small table with the call itself; a larger one goes through
- * page-locked memory, which is not used again before the copy is done. */
+/* Nobody waits for it. The driver takes a copy of a small table with the call itself, unless the GPU reads the host's
+ * memory by itself. Other tables go through page-locked memory, which is not used again before the copy is done. */
 static int upload(const ac_gpu_table *t) {
-    if (t->bytes <= TAKEN_AT_ONCE) return copy_from(t, t->items);
+    if (t->bytes <= TAKEN_AT_ONCE && !ac_gpu_reads_pageable(t->device)) return copy_from(t, t->items);
     ac_storage *staged = ac_gpu_pinned((int64_t)t->bytes);
     if (!staged) return -1;
     memcpy(staged->data, t->items, t->bytes);
