@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Tuple
 
+from gpu import mlp
+
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = (("launches", ("cuLaunchKernel",)), ("products", ("cublasLtMatmul",)), ("copies", ("cuMemcpy", "cuMemset")), ("contexts", ("cuCtx",)),
          ("events and streams", ("cuEvent", "cuStream")), ("memory", ("cuMem", "cuPointer")), ("other", ("",)))
@@ -60,25 +62,6 @@ def build(folder: Path) -> Path:
     return folder
 
 
-def training_step(width: int = 256, batch: int = 64) -> Callable[[], None]:
-    """One step of an MLP: float16, a scaler, SGD."""
-    import ampc as T
-
-    net = T.nn.Sequential(T.nn.Linear(width, width), T.nn.ReLU(), T.nn.Linear(width, width), T.nn.ReLU(), T.nn.Linear(width, width)).to("cuda")
-    opt, scaler, loss_fn = T.optim.SGD(net.parameters(), lr=1e-3), T.amp.GradScaler("cuda"), T.nn.MSELoss()
-    x, y = T.randn(batch, width, device="cuda"), T.randn(batch, width, device="cuda")
-
-    def step() -> None:
-        opt.zero_grad()
-        with T.autocast("cuda", dtype=T.float16):
-            loss = loss_fn(net(x), y)
-        scaler.scale(loss).backward()
-        scaler.step(opt)
-        scaler.update()
-
-    return step
-
-
 def difference(after: Dict[str, int], before: Dict[str, int], steps: int) -> Dict[str, float]:
     """Calls of one step, of those that were called."""
     return {name: (n - before.get(name, 0)) / steps for name, n in after.items() if n != before.get(name, 0)}
@@ -86,7 +69,9 @@ def difference(after: Dict[str, int], before: Dict[str, int], steps: int) -> Dic
 
 def measure(counters: Counters, steps: int, rounds: int) -> Dict[str, Any]:
     """Time and calls of one step."""
-    step = training_step()
+    import ampc
+
+    step = mlp(ampc, 256, 64)
     for _ in range(WARMUP):
         step()
     times = []

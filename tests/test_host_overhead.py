@@ -1,6 +1,7 @@
-"""The host's share of a training step on a GPU, counted with a driver that does nothing (tests/cuda_null)."""
+"""The host's share of a training step on a GPU, counted with a driver that does nothing (tests/cuda_null); and that the GPU's benchmark runs."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -35,3 +36,20 @@ def test_the_context_is_set_once_and_asked_for_once_a_call(step):
 def test_everything_is_counted_once(step):
     assert sum(step["kinds"].values()) == pytest.approx(step["calls"]) == pytest.approx(sum(step["functions"].values()))
     assert sum(step["kernels"].values()) == pytest.approx(step["functions"]["cuLaunchKernel"])
+
+
+def test_the_benchmark_of_gpus_runs(step):
+    """With the same driver; its figures mean nothing."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--small", "64", "--rounds", "1"]
+    env = {**os.environ, "AMPC_CUDA_LIBS": str(ROOT / "build" / "cuda_null")}
+    said = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+    assert said.stdout.count("| at most ") == said.stderr.count(": done") > 10
+
+
+def test_the_table_of_gpus_says_which_goals_are_missed():
+    code = """
+import json, gpu
+rounds = {"launch": [{"ampc": 1e-6, "torch": 4e-6}], "recipe": [{"ampc": 2e-3, "torch": 1e-3}]}
+print(gpu.table({"rounds": rounds, "copy_bytes_s": 1e12}))"""
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT / "benchmarks").stdout
+    assert "| 2.000 | 2.000 to 2.000 | at most 1 - **missed** |" in said and "| 0.250 | 0.250 to 0.250 | at most 0.5 |" in said
