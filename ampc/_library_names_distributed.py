@@ -28,10 +28,14 @@ training in several processes is not there yet; run one process, without torch.d
 is: DeviceMesh=distributed.DeviceMesh init_device_mesh=distributed.init_device_mesh
 class: _MeshEnv
 
+[torch.distributed.tensor.placement_types torch.distributed.tensor torch.distributed._tensor torch.distributed._tensor.placement_types]
+how a tensor would lie on several devices: plain values
+works: Placement Shard Replicate Partial _StridedShard
+
 [torch.distributed.tensor torch.distributed._tensor ._api .placement_types torch.distributed._tensor.placement_types .device_mesh ._utils
     .experimental torch.distributed._tensor.experimental .experimental._attention torch.distributed._tensor.api ._dtensor_spec]
 tensors on several devices are not there yet; run one process
-class: DTensor(from_local) DTensorSpec TensorMeta Placement Shard Replicate Partial _StridedShard
+class: DTensor(from_local) DTensorSpec TensorMeta
 is: DeviceMesh=distributed.DeviceMesh
 refused: distribute_tensor distribute_module ones empty full rand randn zeros compute_local_shape_and_global_offset implicit_replication
     context_parallel set_rotate_method local_map

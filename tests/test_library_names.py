@@ -177,6 +177,9 @@ def test_a_script_imports_them_and_is_told_once_of_compile(tmp_path):
 # -- small functions, beside torch ---------------------------------------------------------------------------------------
 
 CALLS = [
+    *(f"distributed.tensor.{call}" for call in ("Shard(1)", "Shard(1).__repr__()", "Partial().__repr__()", "placement_types._StridedShard(0, split_factor=2)", "Shard(-1) == torch.distributed.tensor.Shard(-1)", "Replicate()", "Partial()", "Partial('max').reduce_op",
+      "Shard(0).is_shard()", "Shard(0).is_shard(1)", "Replicate().is_replicate()", "Partial().is_partial()", "Partial('max').is_partial('sum')",
+      "Replicate() == torch.distributed.tensor.Partial()", "Shard()")),
     "_check(True)", "_check(False)", "_check(False, lambda: 'm')", "_check(1)", "_check(False, 'text')", "_check_index(False)", "_check_value(False)",
     "_check_type(False)", "_check_not_implemented(False)", "_check_with(KeyError, False, lambda: 'k')", "_check_tensor_all(torch.tensor([True, False]))",
     "_check_tensor_all(torch.tensor([True]))", "_check_tensor_all(torch.ones(1))", "_assert(False, 'q')", "_assert(True, '')", "_assert_async(torch.tensor(0))",
@@ -203,6 +206,7 @@ def result(module, call):
 
 @pytest.mark.parametrize("call", CALLS)
 def test_small_functions(torch, call):
+    import torch.distributed.tensor  # noqa: F401
     import torch.overrides  # noqa: F401
 
     ours, theirs = result(ampc, call), result(torch, call)
