@@ -14,7 +14,7 @@ pytest.importorskip("mpi4py")
 import distributed_training  # noqa: F401
 import ranks
 
-from ampc.distributed import _launcher as launch
+from ampc import _launcher as launch
 
 pytestmark = pytest.mark.cpu
 if launch.mpiexec() is None:

@@ -24,7 +24,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # The packages and modules of ampc/, from the ground up: each imports what stands before it, and itself, inside functions too. ``cuda.amp``
 # has a rank of its own: torch's older way to reach autocast and GradScaler stands above them, and ``cuda`` below.
 PYTHON_ORDER = re.findall(r"[\w.]+", """
-    _library_names _library_names_distributed _library_modules _missing _cuda_folders version _unsupported_dtypes _ops _table _progress _callers _events _gradients _model_names
+    _library_names _library_names_distributed _library_modules _missing _cuda_folders _launcher version _unsupported_dtypes _ops _table _progress _callers _events _gradients _model_names
     _checks _device types _dims _out _layout _printing _functions _settings _global_autocast compiler _dynamo
     _creation _library_functions _buffers _storage storage _typed random multiprocessing backends cuda accelerator _interop formats
     _finfo testing _foreach overrides autograd futures distributed linalg _composed _array_api _tensor _tensor_more

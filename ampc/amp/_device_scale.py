@@ -70,7 +70,7 @@ class DeviceScale:
         return self.tracker_tensors[0]
 
     def snapshot(self) -> Tensor:
-        """A copy of the scale: the one that the last gradients were divided by left."""
+        """A copy of the scale; dividing gradients by it has made one already."""
         return self.scale_tensor.clone() if self._used is None else self._used
 
     def times(self, value: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class DeviceScale:
         return value * self._scale_on(value)
 
     def check_loss(self, loss: Tensor) -> Tuple[Tensor, list]:
-        """The loss, twice: ``adapt`` looks whether it is finite."""
+        """The loss, twice: ``adapt`` looks whether it is finite then."""
         return loss, [loss]
 
     def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
@@ -101,7 +101,6 @@ class DeviceScale:
         _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, self.before_nans, self._total([stat.flags for stat in stats()]),
                               self._one_loss(bad_losses), self.growth_factor, self.backoff_factor, self.growth_interval, self.min_scale,
                               self.max_scale, self.hysteresis)
-
         self._used = None
 
     def _one_loss(self, losses: List[Tensor]) -> Optional[Tensor]:

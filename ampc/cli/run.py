@@ -40,7 +40,7 @@ def _run(args: argparse.Namespace) -> int:
         return _api(args)
     if args.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first asked for
-    from ..distributed import _launcher
+    from .. import _launcher
     from ..run import programs, ranks, script
 
     if args.nproc is not None:
@@ -66,10 +66,10 @@ def _count(text: str) -> int:
 
 
 def _start(args: argparse.Namespace) -> int:
-    from ..distributed import _mpi
+    from .. import _launcher
     from ..distributed.run import program, start_all
 
-    if _mpi.rank_by_launcher() is not None:
+    if _launcher.rank() is not None:
         print("ampc run: --nproc within a process that a launcher has started; use one of them", file=sys.stderr)
         return 2
     options = [*(["--device", args.device] if args.device else []), *(["--doctor"] if args.doctor else [])]

@@ -2,7 +2,7 @@
 
 ``ampc run --nproc 4 train.py`` or ``mpiexec -n 4 ampc run train.py`` starts the processes, and ``init_process_group()`` connects them.
 ``groups.py`` makes groups, ``collectives.py``, ``objects.py`` and ``point_to_point.py`` move values, ``work.py`` waits for them,
-``_board.py`` says who is missing, and ``_launcher.py`` starts processes. mpi4py is loaded when the first group is made."""
+``_board.py`` says who is missing. mpi4py is loaded when the first group is made."""
 
 from __future__ import annotations
 

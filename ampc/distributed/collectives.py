@@ -6,9 +6,8 @@ that a difference is an error in all of them, which names it, and never a hang. 
 from __future__ import annotations
 
 import zlib
+from array import array
 from typing import Any, Callable, List, Optional, Sequence
-
-import numpy as np
 
 from .. import _creation as make
 from .._C import Tensor
@@ -27,7 +26,7 @@ def agree(group: ProcessGroup, same: str, more: str = "") -> None:
         return
     MPI = _mpi.start()
     number = zlib.crc32(same.encode())
-    mine, most = np.array([number, -number], "i8"), np.empty(2, "i8")
+    mine, most = array("q", (number, -number)), array("q", (0, 0))
     group.comm.Allreduce(mine, most, MPI.MAX)
     if most[0] == -most[1]:
         return
@@ -332,8 +331,8 @@ def _exchange(what: str, given: Tensor, moved: Tensor, counts: Any, members: Pro
 
 def _check_counts(members: ProcessGroup, what: str, sent: List[int], wanted: List[int]) -> None:
     """RuntimeError in every process where one sends another number of elements than is waited for."""
-    MPI, come = _mpi.start(), np.empty(members.size(), "i8")
-    members.comm.Alltoall(np.array(sent, "i8"), come)
+    MPI, come = _mpi.start(), array("q", wanted)
+    members.comm.Alltoall(array("q", sent), come)
     wrong = [f"rank {members.ranks[i]} sends {come[i]} elements to rank {members.ranks[members.rank()]}, which waits for {n}"
              for i, n in enumerate(wanted) if come[i] != n]
     if members.comm.allreduce(len(wrong), MPI.SUM):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import zlib
 from datetime import timedelta
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Union
 
+from .. import _launcher
 from .._callers import warn
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
@@ -112,20 +114,16 @@ class ProcessGroup:
 
 
 def is_available() -> bool:
-    """Whether this process has others to talk to: mpi4py is installed, and a launcher started the process, or a group was made.
-
-    torch's is True in a single process, too. Libraries then import what needs several devices, which ampc has not."""
-    return _mpi.is_installed() and (_mpi.rank_by_launcher() is not None or is_initialized())
-
-
-def is_mpi_available() -> bool:
     """Whether groups can be made: mpi4py is installed."""
     return _mpi.is_installed()
 
 
+is_mpi_available = is_available
+
+
 def is_backend_available(backend: str) -> bool:
     """Whether ``init_process_group`` takes this backend."""
-    return str(backend).lower() in ("mpi", "gloo") and is_mpi_available()
+    return str(backend).lower() in ("mpi", "gloo") and is_available()
 
 
 def is_initialized() -> bool:
@@ -147,7 +145,7 @@ def _check_backend(backend: Any) -> None:
         raise ValueError(f"init_process_group: unknown backend {backend!r}; 'mpi' is the one that is here")
     if "gloo" in parts and not _told:
         _told.append(backend)
-        if _mpi.rank_by_launcher() in (None, 0):
+        if _launcher.rank() in (None, 0):
             warn("init_process_group: the backend 'gloo' means MPI here")
 
 
@@ -168,12 +166,13 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
 
     Args:
         backend: None or 'mpi'. 'gloo' means MPI here.
-        init_method: 'env://' or None, which mean the same: the launcher has said who takes part.
+        init_method: None, 'env://', 'tcp://…' or 'file://…', which mean the same: the launcher has said who takes part.
         timeout: how long an operation waits for other processes before it is an error; 30 minutes by default.
         world_size, rank: checked against the launcher's.
+        group_name, pg_options, device_id: torch's for other backends; MPI needs none of them.
 
-    RuntimeError when called twice, or where MPI has started another number of processes; ValueError for another backend or method;
-    DistNetworkError without mpi4py."""
+    ValueError when called twice, for another backend or method, or with a ``store``; RuntimeError where MPI has started another number of
+    processes; DistNetworkError without mpi4py."""
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
     _check_backend(backend)
@@ -292,7 +291,8 @@ def is_torchelastic_launched() -> bool:
 def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = None, backend: Optional[str] = None, pg_options: Any = None,
               use_local_synchronization: bool = False, group_desc: Optional[str] = None, device_id: Any = None) -> Union[ProcessGroup, int]:
     """A group of some of the processes. All processes must call it, in the same order, those that are no members, too; these get
-    ``GroupMember.NON_GROUP_MEMBER``. With ``use_local_synchronization`` only members call it. ValueError for ranks that there are not."""
+    ``GroupMember.NON_GROUP_MEMBER``. With ``use_local_synchronization`` only members call it. ``pg_options`` and ``device_id`` are torch's for
+    other backends. ValueError for ranks that there are not."""
     world = group_of("new_group")
     _check_backend(backend)
     members = list(range(world.size())) if ranks is None else sorted(ranks)
@@ -302,15 +302,8 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     call = next(_calls)
     if world.rank() not in members:
         return names.NON_GROUP_MEMBER
-    comm = world.comm.Create_group(world.comm.group.Incl(members), hash_of(members) if use_local_synchronization else 30000 + call % 30000)
+    tag = zlib.crc32(repr(members).encode()) % 30000 if use_local_synchronization else 30000 + call % 30000
+    comm = world.comm.Create_group(world.comm.group.Incl(members), tag)
     made = ProcessGroup(comm, members, seconds, group_desc or f"group of {len(members)}")
     _groups[made] = "mpi"
     return made
-
-
-def hash_of(ranks: List[int]) -> int:
-    """A tag for the ranks, the same in every process."""
-    value = 0
-    for rank in ranks:
-        value = (value * 31 + rank + 1) % 30000
-    return value

