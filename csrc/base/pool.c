@@ -25,8 +25,9 @@
 #define RELAX() ((void)0)
 #endif
 
-/* How often workers spin for the next job before they sleep. That is long enough for the next
- * operator of a training step, and short enough to leave the core to other processes. */
+/* How often workers spin for the next job before they sleep, and the caller for workers that have not finished theirs.
+ * That is long enough for the next operator of a training step or a chunk of a small one, which sleeping would make
+ * several times as long, and short enough to leave the core to other processes. */
 enum { SPINS = 2000, SPINS_AT_END = 4000 };
 enum { STACK_BYTES = 2 << 20 }; /* of a worker, whatever `ulimit -s` says */
 

@@ -69,14 +69,13 @@ typedef struct ac_loops {
                        int64_t w_row, float *sums, int64_t sums_row);
     void (*thin_across)(int64_t depth, int64_t rows, const float *x, int64_t lanes, const float *w, int64_t w_row,
                         float *sums, int64_t sums_row);
-    /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
     /* one tap of max pooling's windows, see pool_rows.inc */
     void (*pool_tap[AC_N_OPMATHS])(int64_t n, const void *x, int64_t stride, int32_t tap, void *best, int32_t *which);
     /* rows of windows over rows of positions, see conv_depthwise.inc */
     void (*sweep)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *w, float *y);
     void (*sweep_back)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *g, float *sums);
+    /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
     void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
-    /* 16 x 16 floats, and 32 rows of 16 halves from `at` on (to 16 rows of 32), turned; steps count values */
     /* adds what n values are, times factor, to *found; writes the products unless `to` is NULL (it may be `from`) */
     void (*grad_stats[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
     /* one step of a recurrent cell for one row of n units, and its gradients, see rnn_cells.inc */

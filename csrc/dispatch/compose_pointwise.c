@@ -3,12 +3,12 @@
 
 #include <math.h>
 
-/* `bound` where x is beyond it; nan, which has no gradient, where either is nan. The gradient is x's where they are
- * equal. */
+/* `bound`, of x's dtype, where x is beyond it; nan, which has no gradient, where either is nan. The gradient is x's
+ * where they are equal. */
 static T bounded(ac_scratch *s, T x, T bound, bool below) {
     if (!x || !bound) return NULL;
     T beyond = below ? BIN(lt, x, bound) : BIN(gt, x, bound);
-    if (!ac_is_floating(x->dtype) && !ac_is_floating(bound->dtype)) return WHERE(beyond, bound, x);
+    if (!ac_is_floating(x->dtype)) return WHERE(beyond, bound, x);
     T inside = below ? BIN(ge, x, bound) : BIN(le, x, bound);
     return WHERE(beyond, bound, WHERE(inside, x, NUM(NAN)));
 }

@@ -19,7 +19,7 @@ typedef struct {
     bool by_rows; /* else window by window */
 } pooling;
 
-/* A plane in double or int64, contiguous; values compare the same there. */
+/* A plane in its opmath type, contiguous; values compare the same there. */
 static void load_plane(const pooling *p, int64_t plane, char *to) {
     const ac_tensor *x = p->r->in[0];
     int64_t item = ac_itemsize(x->dtype);
