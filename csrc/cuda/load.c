@@ -139,7 +139,7 @@ int ac_lt_check(cublasStatus_t status, const char *what) {
 /* NULL when the driver is ready, else why it is not. */
 static const char *open_driver(void) {
     library *l = &libraries[DRIVER];
-    int version = 0, oldest = ac_gpu_oldest_driver(AC_CUDA_TOOLKIT);
+    int version = 0;
     if (!open_library(l)) return "no NVIDIA driver was found (libcuda.so.1)";
     if (find_driver_functions(l->handle)) return "the NVIDIA driver is too old: CUDA 12.0 or newer is needed";
     CUresult result = ac_cu.cuInit(0);
@@ -150,6 +150,8 @@ static const char *open_driver(void) {
     }
     (void)ac_cu.cuDriverGetVersion(&version);
     state.driver = version;
+    /* The simulator loads no machine code, so no toolkit decides how old it may be. */
+    int oldest = ac_gpu_is_simulated() ? OLDEST_TOOLKIT : ac_gpu_oldest_driver(AC_CUDA_TOOLKIT);
     (void)snprintf(l->note, sizeof l->note, "CUDA %d.%d%s", version / 1000, version % 1000 / 10,
                    ac_gpu_is_simulated() ? ", simulated" : "");
     if (version < oldest) {
