@@ -18,9 +18,9 @@ REDUCED = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32"
 Op = dist.ReduceOp
 
 
-def ranks(*sizes):
+def ranks(*sizes, programs=PROGRAMS):
     def add(f):
-        PROGRAMS[f.__name__] = sizes, f
+        programs[f.__name__] = sizes, f
         return f
 
     return add
@@ -291,12 +291,10 @@ def a_group_again(rank, size):
     assert x.item() == 2
 
 
-def main(folder):
-    import distributed_training  # noqa: F401  adds its programs
-
+def main(folder, programs=PROGRAMS):
     dist.init_process_group(timeout=timedelta(seconds=30))
     rank, size, wrong = dist.get_rank(), dist.get_world_size(), {}
-    for name, (sizes, f) in PROGRAMS.items():
+    for name, (sizes, f) in programs.items():
         if size in sizes:
             begin = time.monotonic()
             try:
@@ -316,4 +314,6 @@ def main(folder):
 
 if __name__ == "__main__":
     sys.modules["ranks"] = sys.modules["__main__"]
+    import distributed_training  # noqa: F401  adds its programs
+
     main(sys.argv[1])

@@ -4,13 +4,13 @@ A process writes its own slot alone, and nobody waits for a slot: the text may b
 
 from __future__ import annotations
 
-import mmap
 import os
-import tempfile
 import time
 from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
+
+from ._shared import shared_memory
 
 GROUPS = 64  # how many groups are told apart
 RUNS, LEFT, FAILED = range(3)
@@ -22,11 +22,18 @@ class Board:
 
     def __init__(self, MPI: Any, comm: Any) -> None:
         host = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self._slots = np.ndarray((host.size,), _SLOT, buffer=_shared_memory(host, _SLOT.itemsize * host.size))
+        together = os.environ.get("AMPC_RANKS_PER_HOST", "")
+        if together:
+            host = host.Split(comm.rank // _count("AMPC_RANKS_PER_HOST", together))
+        self._slots = np.ndarray((host.size,), _SLOT, buffer=shared_memory(host, _SLOT.itemsize * host.size))
         self._mine = self._slots[host.rank:host.rank + 1]
         self._mine["pid"], self._mine["rank"] = os.getpid(), comm.rank
         host.Barrier()
         self._row: Dict[int, int] = {int(slot["rank"]): i for i, slot in enumerate(self._slots)}
+
+    def here(self, ranks: List[int]) -> List[int]:
+        """Those of these processes that are on this host."""
+        return [rank for rank in ranks if rank in self._row]
 
     def enter(self, group: int, number: int, doing: str) -> None:
         """This process begins the operation ``number`` of a group."""
@@ -100,22 +107,10 @@ class Board:
         return "; ".join(texts) or "all ranks have begun it"
 
 
-def _shared_memory(host: Any, size: int) -> mmap.mmap:
-    """Zeros that the processes of a host share: a file without a name."""
-    descriptor, name = -1, ""
-    if host.rank == 0:
-        descriptor, name = tempfile.mkstemp(prefix="ampc_", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-        os.truncate(name, size)
-    name = host.bcast(name)
-    if host.rank:
-        descriptor = os.open(name, os.O_RDWR)
-    try:
-        return mmap.mmap(descriptor, size)
-    finally:
-        os.close(descriptor)
-        host.Barrier()
-        if host.rank == 0:
-            os.unlink(name)
+def _count(name: str, text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{name} must be a number from 1 on, got {text!r}")
+    return int(text)
 
 
 def _doing(slot: Any) -> str:

@@ -63,7 +63,12 @@ def spread(tensors: List[Tensor], moved: Tensor) -> None:
         begin += t.numel()
 
 
+def settled(t: Tensor) -> Tensor:
+    """The tensor, whose memory holds its values: a factor that was left for later is multiplied in."""
+    _C._settle(t)
+    return t
+
+
 def memory(MPI: Any, t: Tensor) -> Any:
     """The memory of a tensor that lies in a row on the CPU. Its writes are not noted, see ``bring_back``."""
-    t.untyped_storage()  # a factor that was left for later is multiplied in
-    return MPI.memory.fromaddress(_C._address(t), t.numel() * t.element_size())
+    return MPI.memory.fromaddress(_C._address(settled(t)), t.numel() * t.element_size())

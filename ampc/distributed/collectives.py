@@ -13,7 +13,7 @@ from .. import _creation as make
 from .._C import Tensor
 from .._callers import warn
 from . import _mpi
-from ._memory import bring_back, check_like, check_list, check_tensor, flat, memory, row, spread
+from ._memory import bring_back, check_like, check_list, check_tensor, flat, memory, row, settled, spread
 from .errors import WrongRank
 from .groups import ProcessGroup, get_group_rank, group_of, is_member
 from .reductions import ReduceOp, check_reduction, type_and_op, type_of_bytes, widened
@@ -21,17 +21,29 @@ from .work import Work
 
 
 def agree(group: ProcessGroup, same: str, more: str = "") -> None:
-    """RuntimeError in every process unless all call with the same ``same``; the message adds ``more``. Runs in the group's thread."""
-    if not group.checks or group.size() == 1:
+    """RuntimeError in every process unless all call with the same ``same``; the message adds ``more``. On one host it waits for all. Runs in
+    the group's turn."""
+    if group.size() == 1:
         return
+    if group.shared is not None and group.on_one_host:
+        check(group, group.shared.meet(same), same + more)
+    elif group.checks:
+        _compare(group, same, more)
+
+
+def _compare(group: ProcessGroup, same: str, more: str) -> None:
     MPI = _mpi.start()
     number = zlib.crc32(same.encode())
     mine, most = array("q", (number, -number)), array("q", (0, 0))
     group.comm.Allreduce(mine, most, MPI.MAX)
-    if most[0] == -most[1]:
-        return
-    said = group.comm.allgather(same + more)
-    raise RuntimeError("the ranks do not agree: " + "; ".join(f"rank {group.ranks[i]} calls {text}" for i, text in enumerate(said)))
+    check(group, most[0] == -most[1], same + more)
+
+
+def check(group: ProcessGroup, agreed: bool, text: str) -> None:
+    """RuntimeError in every process where they do not agree, which says what each calls."""
+    if not agreed:
+        said = group.comm.allgather(text)
+        raise RuntimeError("the ranks do not agree: " + "; ".join(f"rank {group.ranks[i]} calls {text}" for i, text in enumerate(said)))
 
 
 def described(what: str, t: Tensor, *more: Any) -> str:
@@ -48,8 +60,13 @@ def left_out(what: str, group: Any) -> bool:
 
 
 def submit(group: ProcessGroup, async_op: bool, what: str, f: Callable[[], Any], result: Any, finish: Optional[Callable[[], Any]],
-           given: Optional[Tensor] = None) -> Optional[Work]:
-    """Submits ``f`` and waits for it, or returns the Work, which keeps ``given`` alive."""
+           given: Optional[Tensor] = None, here: bool = False) -> Optional[Work]:
+    """Submits ``f`` and waits for it, or returns the Work, which keeps ``given`` alive. With ``here``, and nothing else to wait for, ``f`` runs in
+    this thread."""
+    if here and not async_op and group.run_here(what, f):
+        if finish is not None:
+            finish()
+        return None
     work = group.submit(what, f, result, finish)
     work.kept = given
     if async_op:
@@ -87,15 +104,31 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         return None
     members, t = group_of("all_reduce", group), check_tensor("all_reduce", "tensor", tensor)
     op = check_reduction("all_reduce", op, t)
+    same, shape = described("all_reduce", t, op.name), f", shape {list(t.shape)}"
+    shared = members.shared
+    if shared is not None and members.on_one_host:
+        own = settled(row(t))
+        divisor = members.size() if op is ReduceOp.AVG else 1
+
+        def f() -> None:
+            check(members, shared.all_reduce(same, own, op, own, divisor), same + shape)
+
+        return submit(members, async_op, same, f, [tensor], lambda: bring_back(t, own), here=True)
     MPI, moved = _mpi.start(), widened(row(t))
     kind, reduction = type_and_op(MPI, moved, op)
-    buffer, same = [memory(MPI, moved), moved.numel(), kind], described("all_reduce", t, op.name)
+    buffer = [memory(MPI, moved), moved.numel(), kind]
 
-    def f() -> None:
-        agree(members, same, f", shape {list(t.shape)}")
-        members.comm.Allreduce(MPI.IN_PLACE, buffer, reduction)
+    def over_hosts() -> None:
+        agree(members, same, shape)
+        if shared is None:
+            members.comm.Allreduce(MPI.IN_PLACE, buffer, reduction)
+            return
+        shared.all_reduce(same, moved, op, moved, 1)
+        if members.leaders != MPI.COMM_NULL:
+            members.leaders.Allreduce(MPI.IN_PLACE, buffer, reduction)
+        shared.broadcast(same, moved, 0)
 
-    return submit(members, async_op, same, f, [tensor], lambda: _take(t, moved, op, members))
+    return submit(members, async_op, same, over_hosts, [tensor], lambda: _take(t, moved, op, members))
 
 
 def _take(t: Tensor, moved: Tensor, op: Any, members: ProcessGroup) -> None:
@@ -113,12 +146,22 @@ def reduce(tensor: Tensor, dst: Optional[int] = None, op: Any = ReduceOp.SUM, gr
         return None
     members, t = group_of("reduce", group), check_tensor("reduce", "tensor", tensor)
     root, op = place("reduce", members, "dst", dst, group_dst), check_reduction("reduce", op, t)
+    same, shape, here = described("reduce", t, op.name, f"to {root}"), f", shape {list(t.shape)}", members.rank() == root
+    shared = members.shared
+    if shared is not None and members.on_one_host:
+        own = settled(row(t))
+        divisor = members.size() if op is ReduceOp.AVG else 1
+
+        def in_memory() -> None:
+            check(members, shared.all_reduce(same, own, op, own if here else None, divisor), same + shape)
+
+        return submit(members, async_op, same, in_memory, [tensor], (lambda: bring_back(t, own)) if here else None, here=True)
     MPI, moved = _mpi.start(), widened(row(t))
     kind, reduction = type_and_op(MPI, moved, op)
-    buffer, same, here = [memory(MPI, moved), moved.numel(), kind], described("reduce", t, op.name, f"to {root}"), members.rank() == root
+    buffer = [memory(MPI, moved), moved.numel(), kind]
 
     def f() -> None:
-        agree(members, same, f", shape {list(t.shape)}")
+        agree(members, same, shape)
         members.comm.Reduce(MPI.IN_PLACE if here else buffer, buffer if here else None, reduction, root)
 
     return submit(members, async_op, same, f, [tensor], (lambda: _take(t, moved, op, members)) if here else None)
@@ -147,12 +190,19 @@ def reduce_scatter(output: Tensor, input_list: List[Tensor], op: Any = ReduceOp.
 
 
 def _reduce_scatter(what: str, out: Tensor, t: Tensor, op: Any, members: ProcessGroup, async_op: bool, result: Any) -> Optional[Work]:
-    op = check_reduction(what, op, out)
+    op, same, shared = check_reduction(what, op, out), described(what, out, op.name), members.shared
+    if shared is not None and members.on_one_host:
+        own, parts = row(out), settled(t)
+        divisor = members.size() if op is ReduceOp.AVG else 1
+
+        def in_memory() -> None:
+            check(members, shared.reduce_scatter(same, parts, op, own, divisor), same)
+
+        return submit(members, async_op, same, in_memory, result, lambda: bring_back(out, own), here=True)
     MPI, given = _mpi.start(), widened(t)
     moved = make.empty(out.numel(), dtype=given.dtype, device="cpu")
     kind, reduction = type_and_op(MPI, moved, op)
     source, target = [memory(MPI, given), given.numel(), kind], [memory(MPI, moved), moved.numel(), kind]
-    same = described(what, out, op.name)
 
     def f() -> None:
         agree(members, same)
@@ -173,12 +223,16 @@ def broadcast(tensor: Tensor, src: Optional[int] = None, group: Any = None, asyn
     root = place("broadcast", members, "src", src, group_src)
     MPI, moved = _mpi.start(), row(t)
     buffer, same = [memory(MPI, moved), moved.numel(), type_of_bytes(MPI, moved)], described("broadcast", t, f"from {root}")
+    shape, shared, here = f", shape {list(t.shape)}", members.shared, members.on_one_host
 
     def f() -> None:
-        agree(members, same, f", shape {list(t.shape)}")
+        if shared is not None and here:
+            check(members, shared.broadcast(same, moved, root), same + shape)
+            return
+        agree(members, same, shape)
         members.comm.Bcast(buffer, root)
 
-    return submit(members, async_op, same, f, [tensor], lambda: bring_back(t, moved))
+    return submit(members, async_op, same, f, [tensor], lambda: bring_back(t, moved), here=here)
 
 
 def all_gather(tensor_list: List[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Optional[Work]:
@@ -208,13 +262,17 @@ def _all_gather(what: str, t: Tensor, outs: List[Tensor], members: ProcessGroup,
     moved = row(outs[0]) if len(outs) == 1 and outs[0].numel() == total else make.empty(total, dtype=t.dtype, device="cpu")
     kind, same = type_of_bytes(MPI, t), described(what, t)
     source, target = [memory(MPI, given), given.numel(), kind], [memory(MPI, moved), t.numel(), kind]
+    shape, shared, here = f", shape {list(t.shape)}", members.shared, members.on_one_host
 
     def f() -> None:
-        agree(members, same, f", shape {list(t.shape)}")
+        if shared is not None and here:
+            check(members, shared.all_gather(same, given, moved), same + shape)
+            return
+        agree(members, same, shape)
         members.comm.Allgather(source, target)
 
     finish = (lambda: bring_back(outs[0], moved)) if len(outs) == 1 else (lambda: spread(outs, moved))
-    return submit(members, async_op, same, f, result, finish, given)
+    return submit(members, async_op, same, f, result, finish, given, here)
 
 
 def gather(tensor: Tensor, gather_list: Optional[List[Tensor]] = None, dst: Optional[int] = None, group: Any = None, async_op: bool = False,
@@ -351,9 +409,10 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
 
     def f() -> None:
         agree(members, "barrier")
-        members.comm.Barrier()
+        if not members.on_one_host:
+            members.comm.Barrier()
 
-    return submit(members, async_op, "barrier", f, [], None)
+    return submit(members, async_op, "barrier", f, [], None, here=members.on_one_host)
 
 
 __all__ = ["all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast", "gather", "reduce",

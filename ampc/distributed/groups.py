@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
+import time
 import zlib
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Union
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 
 from .. import _launcher
 from .._callers import warn
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
 from . import _mpi
+from ._shared import MOST, Shared
 from .errors import DistBackendError
 from .work import Work, Worker, seconds_of
 
@@ -26,10 +29,19 @@ class ProcessGroup:
 
     def __init__(self, comm: Any, ranks: List[int], seconds: float, description: str) -> None:
         self.comm, self.ranks, self.seconds, self.group_desc = comm, ranks, seconds, description
-        _last_number[0] = self.number = max(comm.allgather(_last_number[0])) + 1  # the same in every process of the group
+        here = _mpi.board().here(ranks)
+        facts = comm.allgather((_last_number[0], len(here)))
+        _last_number[0] = self.number = max(number for number, _ in facts) + 1  # the same in every process of the group
         self._mine, self._count, self._worker, self.barriers = comm.rank, itertools.count(1), Worker(), itertools.count()
         self.checks = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() != "OFF"
         self.broken = ""  # why it cannot be used any more
+        self._turn = threading.Lock()  # of the thread that runs an operation
+        self._latest: Optional[Work] = None  # what was given to the worker last
+        self._call: Optional[Tuple[str, int, float]] = None  # the operation that runs in its caller's thread, and since when
+        self.shared: Optional[Shared] = None  # the memory of its processes of this host; None where each is alone on its host
+        self.leaders: Any = None  # of several hosts: the communicator of the first process of each, MPI.COMM_NULL in others
+        if 1 < max(count for _, count in facts) <= MOST:
+            self._share(here)
         self._twins: List[ProcessGroup] = []
         self._last = "nothing", 0
 
@@ -53,6 +65,22 @@ class ProcessGroup:
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_desc} on MPI, ranks {self.ranks}>"
 
+    def _share(self, here: List[int]) -> None:
+        host = self.comm.Split(here[0])
+        try:
+            shared: Optional[Shared] = Shared(host, self.checks, self._wait, self._lose)
+        except OSError:
+            shared = None
+        if all(self.comm.allgather(shared is not None)):
+            self.shared = shared
+            if len(here) < len(self.ranks):
+                self.leaders = self.comm.Split(_mpi.start().UNDEFINED if host.rank else 0)
+
+    @property
+    def on_one_host(self) -> bool:
+        """Whether all its processes share memory."""
+        return self.shared is not None and self.leaders is None
+
     # -- operations
 
     def need(self, what: str) -> None:
@@ -68,14 +96,47 @@ class ProcessGroup:
 
         def run() -> None:
             board = _mpi.board()
-            board.enter(self.number, number, what)
-            board.meet(self.number, number, self.ranks, lambda: not self.broken)
-            self.need(what)
-            f()
+            with self._turn:
+                board.enter(self.number, number, what)
+                if not self.on_one_host:
+                    board.meet(self.number, number, self.ranks, lambda: not self.broken)
+                self.need(what)
+                f()
 
-        self._last = what, number
+        self._last, self._latest = (what, number), work
         self._worker.put(work, run)
         return work
+
+    def run_here(self, what: str, f: Callable[[], Any]) -> bool:
+        """Runs ``f``, which waits in shared memory alone, in this thread; False where an operation before it has not ended."""
+        self.need(what.split()[0])
+        if (self._latest is not None and not self._latest.is_completed()) or not self._turn.acquire(blocking=False):
+            return False
+        try:
+            number = next(self._count)
+            self._last, self._call = (what, number), (what, number, time.monotonic())
+            _mpi.board().enter(self.number, number, what)
+            f()
+        finally:
+            self._call = None
+            self._turn.release()
+        return True
+
+    def _wait(self) -> None:
+        """Called now and then while this process waits in shared memory. In the worker's thread it is the caller of ``Work.wait`` that finds
+        out who is missing."""
+        self.need("wait")
+        if self._call is not None:
+            what, number, begin = self._call
+            self.look_around(what, number)
+            if time.monotonic() - begin >= self.seconds:
+                self.give_up(what, number, self.seconds)
+
+    def _lose(self, error: BaseException) -> None:
+        """An operation in shared memory has ended half way."""
+        if not self.broken:
+            self.broken = f"rank {self.ranks[self._mine]} has left {self._last[0]} half way: {type(error).__name__}: {error}"
+            _mpi.board().fail(self.broken)
 
     def _look_at_the_last(self) -> None:
         self.look_around(*self._last)
@@ -107,7 +168,7 @@ class ProcessGroup:
         for group in (*self._twins, self):
             if not group.broken:
                 group._worker.stop(group.seconds, group._look_at_the_last)
-            group.broken = "the group was destroyed"
+            group.broken, group.shared = "the group was destroyed", None
 
 
 # -- the group of all --------------------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Tuple
+from typing import Any, Dict, Tuple
+
+import numpy as np
 
 from .. import _C
 from .._C import Tensor
@@ -26,6 +28,7 @@ _NAMES = ("SUM", "SUM", "PROD", "MIN", "MAX", "BAND", "BOR", "BXOR")  # MPI's, i
 _OF_BOOL = ("LOR", "", "LAND", "LAND", "LOR", "LAND", "LOR", "LXOR")
 _NUMBERS = {"float64": "DOUBLE", "float32": "FLOAT", "int64": "INT64_T", "int32": "INT32_T", "int16": "INT16_T", "int8": "INT8_T",
             "uint8": "UINT8_T", "uint16": "UINT16_T", "uint32": "UINT32_T", "uint64": "UINT64_T"}
+_made: Dict[Any, Any] = {}  # operations of our own
 _BYTES = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T"}
 
 
@@ -46,12 +49,30 @@ def check_reduction(what: str, op: Any, t: Tensor) -> _Reduction:
 
 
 def widened(t: Tensor) -> Tensor:
-    """The tensor in the dtype that it is reduced in: 16-bit floating point in float32, so that it is rounded once."""
-    return t.float() if t.dtype in (_C.float16, _C.bfloat16) else t
+    """The tensor in the dtype that MPI reduces it in: 16-bit floating point in float32, so that it is rounded once, and small integers in int32:
+    Open MPI's sums of 8 and 16 bits end at the largest number on some CPUs, others wrap around."""
+    if t.dtype in (_C.float16, _C.bfloat16):
+        return t.float()
+    return t.int() if t.dtype in (_C.int8, _C.uint8, _C.int16) else t
+
+
+def _nan_wins(MPI: Any, op: _Reduction, dtype: str) -> Any:
+    """MPI's own MIN and MAX may lose nan, or give it to some ranks alone."""
+    if (op, dtype) not in _made:
+        f = np.minimum if op is ReduceOp.MIN else np.maximum
+
+        def combine(given: Any, kept: Any, kind: Any) -> None:
+            kept = np.frombuffer(kept, dtype)
+            f(np.frombuffer(given, dtype), kept, out=kept)
+
+        _made[op, dtype] = MPI.Op.Create(combine, commute=True)
+    return _made[op, dtype]
 
 
 def type_and_op(MPI: Any, t: Tensor, op: _Reduction) -> Tuple[Any, Any]:
     """MPI's type and operation for a reduction of a tensor that is ``widened``."""
     if t.dtype == _C.bool:
         return MPI.C_BOOL, getattr(MPI, _OF_BOOL[op])
+    if t.is_floating_point() and op in (ReduceOp.MIN, ReduceOp.MAX):
+        return getattr(MPI, _NUMBERS[t.dtype.name]), _nan_wins(MPI, op, t.dtype.name)
     return getattr(MPI, _NUMBERS[t.dtype.name]), getattr(MPI, _NAMES[op])

@@ -119,6 +119,7 @@ int ac_machine_init(PyObject *module);
 int ac_scope_init(PyObject *module);
 int ac_storage_init(PyObject *module);
 int ac_foreach_init(PyObject *module);
+int ac_ranks_init(PyObject *module);
 
 /* -- grad_hooks.c -- */
 /* Hooks are the values of a Python dict, (index, callable), in the node's or the leaf's notes: of a tensor, by the

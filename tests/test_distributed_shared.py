@@ -1,0 +1,110 @@
+"""Collectives through memory that the processes of a host share: of one host, and of two as AMPC_RANKS_PER_HOST claims. ``shared_ranks.py`` holds
+what the processes run."""
+
+import json
+import os
+
+import pytest
+
+pytest.importorskip("mpi4py")
+import shared_ranks
+from test_distributed import start
+
+pytestmark = pytest.mark.cpu
+ROOT_OF_AMPC = os.path.dirname(os.path.dirname(shared_ranks.ampc.__file__))
+SETS = [(2, ""), (3, ""), (4, ""), (2, "1"), (3, "2"), (4, "2")]  # processes, and how many of them count as one host's
+CASES = [(size, hosts, name) for size, hosts in SETS for name, (sizes, _) in shared_ranks.PROGRAMS.items() if size in sizes]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What each rank says of each program; each set is started once."""
+    kept = {}
+
+    def get(size, hosts):
+        if (size, hosts) not in kept:
+            folder = tmp_path_factory.mktemp("ranks")
+            done = start(size, "shared_ranks.py", folder, timeout=120, **({"AMPC_RANKS_PER_HOST": hosts} if hosts else {}))
+            kept[size, hosts] = done, [json.loads(path.read_text()) if path.exists() else {} for path in (folder / f"{r}.json" for r in range(size))]
+        return kept[size, hosts]
+
+    return get
+
+
+@pytest.mark.parametrize("size, hosts, name", CASES)
+def test_shared(found, size, hosts, name):
+    done, said = found(size, hosts)
+    for rank in range(size):
+        assert name in said[rank], f"rank {rank} did not come to it: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+        assert not said[rank][name][0], f"rank {rank}: {said[rank][name][0]}"
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def shared_files():
+    """Names of files for shared memory; of MPI's own the launcher takes care."""
+    return {name for name in os.listdir("/dev/shm") if name.startswith("ampc_")} if os.path.isdir("/dev/shm") else set()
+
+
+# -- failure -------------------------------------------------------------------------------------------------------------
+
+FAILS = """
+import os, signal, sys, threading, time
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group(timeout=timedelta(seconds=2))
+x = ampc.zeros(3_000_000)
+dist.all_reduce(x)
+if dist.get_rank() == 1:
+    threading.Timer(float(sys.argv[2]), os.kill, (os.getpid(), getattr(signal, sys.argv[1]))).start()
+for _ in range(100_000):
+    work = dist.all_reduce(x, async_op=bool(int(sys.argv[3])))
+    if work is not None:
+        work.wait()
+"""
+
+
+GOES = {"SIGKILL": "has died; the last it began was all_reduce of 3000000 elements", "SIGSTOP": "has not ended within 2 s"}
+
+
+@pytest.mark.parametrize("number, seconds, late", [("SIGKILL", 0.05, 0), ("SIGKILL", 0.2, 1), ("SIGKILL", 0.0123, 1), ("SIGSTOP", 0.05, 0), ("SIGSTOP", 0.05, 1)])
+def test_a_rank_that_goes_within_a_reduction(tmp_path, number, seconds, late):
+    """Late: in the group's thread, else in its caller's."""
+    (tmp_path / "train.py").write_text(FAILS)
+    before = shared_files()
+    done = start(3, tmp_path / "train.py", number, seconds, late, timeout=30, PYTHONPATH=ROOT_OF_AMPC)
+    assert done.returncode != 0 and "DistBackendError" in done.stderr and GOES[number] in done.stderr, done.stderr
+    assert shared_files() <= before
+
+
+INTERRUPTED = """
+import os, signal, threading
+import ampc
+import ampc.distributed as dist
+dist.init_process_group()
+dist.barrier()
+if dist.get_rank() == 0:
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        dist.all_reduce(ampc.ones(3))
+    except KeyboardInterrupt:
+        print("interrupted")
+else:
+    threading.Event().wait(1)
+    dist.all_reduce(ampc.ones(3))  # rank 0 has given its values before
+dist.all_reduce(ampc.ones(3))
+"""
+
+
+def test_an_interrupted_wait_ends_the_group(tmp_path):
+    (tmp_path / "train.py").write_text(INTERRUPTED)
+    done = start(2, tmp_path / "train.py", timeout=30, PYTHONPATH=ROOT_OF_AMPC)
+    assert done.returncode != 0 and "interrupted" in done.stdout
+    assert "all_reduce: rank 0 has left all_reduce of 3 elements of float32, SUM half way: KeyboardInterrupt" in done.stderr, done.stderr
+    assert "rank 1 waits in all_reduce of 3 elements of float32, SUM: rank 0 has failed" in done.stderr, done.stderr
+
+
+def test_a_wrong_number_of_ranks_of_a_host(tmp_path):
+    (tmp_path / "train.py").write_text("import ampc.distributed as dist\ndist.init_process_group()\n")
+    done = start(2, tmp_path / "train.py", timeout=30, PYTHONPATH=ROOT_OF_AMPC, AMPC_RANKS_PER_HOST="two")
+    assert done.returncode != 0 and "AMPC_RANKS_PER_HOST must be a number from 1 on, got 'two'" in done.stderr, done.stderr
