@@ -3,6 +3,8 @@ what the processes run."""
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -108,3 +110,33 @@ def test_a_wrong_number_of_ranks_of_a_host(tmp_path):
     (tmp_path / "train.py").write_text("import ampc.distributed as dist\ndist.init_process_group()\n")
     done = start(2, tmp_path / "train.py", timeout=30, PYTHONPATH=ROOT_OF_AMPC, AMPC_RANKS_PER_HOST="two")
     assert done.returncode != 0 and "AMPC_RANKS_PER_HOST must be a number from 1 on, got 'two'" in done.stderr, done.stderr
+
+
+# -- benchmarks/distributed.py ---------------------------------------------------------------------------------------------
+
+BENCHMARKS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "benchmarks")
+
+
+def test_the_benchmark_runs():
+    pytest.importorskip("torch")
+    env = {**os.environ, "PYTHONPATH": ROOT_OF_AMPC}
+    done = subprocess.run([sys.executable, "distributed.py", "--tiny"], cwd=BENCHMARKS, env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "| 4 KB |" in done.stdout and "| two ranks, DistributedDataParallel |" in done.stdout and "that backward hides: " in done.stdout
+
+
+def test_the_benchmarks_report(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import distributed_report as report
+
+    line = {"end": 10.0, "waits": [[8.0, 9.0]], "runs": [[2.0, 4.0], [6.0, 8.5]]}
+    assert report.hidden_share(line) == pytest.approx(1 - 0.5 / 4.5) and report.hidden_share({**line, "runs": []}) == 1
+    step = {"ampc": 1.0, "torch": 1.25, "ampc alone": 0.8, "torch alone": 1.0}
+    found = {"rounds": {"all_reduce 4096": [{"ampc": 3e-6, "mpi4py": 4e-6, "torch": 1e-4}] * 3, "step 32": [step]}, "timelines": [[line, line]],
+             "date": "2000-01-01", "machine": "a CPU", "load_before": 0, "load_after": 0, "ampc": "1", "torch": "2", "mpi4py": "4", "commit": "c" * 40}
+    text = report.text(found)
+    assert "| 4 KB | 3.0 us | 4.0 us | 100.0 us | **0.75** (0.75 to 0.75) | 0.03 (0.03 to 0.03) |" in text
+    assert "| **0.80** (0.80 to 0.80) | 0.80 (0.80 to 0.80) |" in text and "at most 0.8 | 0.80 (0.80 to 0.80) |" in text and "89%" in text
+    assert "Not measured yet" in report.text(None)
+    pytest.importorskip("matplotlib")
+    assert report.draw(found, tmp_path / "x.png") and (tmp_path / "x.png").stat().st_size > 5000
