@@ -20,7 +20,7 @@ MOST = 256  # ranks of a host that share memory
 SPINS = 2000  # looks at a counter before a thread sleeps, where each rank has a core
 MEET, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST = range(5)
 _LINE = 128  # bytes of a rank's counters
-_COMBINE = {ReduceOp.SUM: 0, ReduceOp.AVG: 0, ReduceOp.PRODUCT: 1, ReduceOp.MIN: 2, ReduceOp.MAX: 3, ReduceOp.BAND: 4, ReduceOp.BOR: 5,
+COMBINE = {ReduceOp.SUM: 0, ReduceOp.AVG: 0, ReduceOp.PRODUCT: 1, ReduceOp.MIN: 2, ReduceOp.MAX: 3, ReduceOp.BAND: 4, ReduceOp.BOR: 5,
             ReduceOp.BXOR: 6}
 
 
@@ -102,11 +102,11 @@ class Shared:
 
     def all_reduce(self, same: str, t: Tensor, op: Any, result: Optional[Tensor], divisor: int) -> bool:
         """The reduction of all ranks' ``t``, divided, into ``result``, which may be ``t``, or None."""
-        return self._run(ALL_REDUCE, same, _COMBINE[op], t, result, t.numel(), 0, divisor)
+        return self._run(ALL_REDUCE, same, COMBINE[op], t, result, t.numel(), 0, divisor)
 
     def reduce_scatter(self, same: str, t: Tensor, op: Any, result: Tensor, divisor: int) -> bool:
         """This rank's part of the reduction of all ranks' ``t``, divided."""
-        return self._run(REDUCE_SCATTER, same, _COMBINE[op], t, result, result.numel(), 0, divisor)
+        return self._run(REDUCE_SCATTER, same, COMBINE[op], t, result, result.numel(), 0, divisor)
 
     def all_gather(self, same: str, t: Tensor, result: Tensor) -> bool:
         """All ranks' ``t``, one after the other, in ``result``."""

@@ -13,10 +13,12 @@ from .. import _creation as make
 from .._C import Tensor
 from .._callers import warn
 from . import _mpi
+from ._halves import Halves
 from ._memory import bring_back, check_like, check_list, check_tensor, flat, memory, row, settled, spread
+from ._shared import MOST
 from .errors import WrongRank
 from .groups import ProcessGroup, get_group_rank, group_of, is_member
-from .reductions import ReduceOp, check_reduction, type_and_op, type_of_bytes, widened
+from .reductions import HALVES, ReduceOp, check_reduction, type_and_op, type_of_bytes, widened
 from .work import Work
 
 
@@ -114,21 +116,43 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
             check(members, shared.all_reduce(same, own, op, own, divisor), same + shape)
 
         return submit(members, async_op, same, f, [tensor], lambda: bring_back(t, own), here=True)
+    comm = members.comm if members.leaders is None else members.leaders
+    if t.dtype in HALVES and members.hosts <= MOST:
+        return _all_reduce_halves(t, op, members, comm, same, shape, async_op, tensor)
     MPI, moved = _mpi.start(), widened(row(t))
     kind, reduction = type_and_op(MPI, moved, op)
     buffer = [memory(MPI, moved), moved.numel(), kind]
 
     def over_hosts() -> None:
         agree(members, same, shape)
-        if shared is None:
-            members.comm.Allreduce(MPI.IN_PLACE, buffer, reduction)
-            return
-        shared.all_reduce(same, moved, op, moved, 1)
-        if members.leaders != MPI.COMM_NULL:
-            members.leaders.Allreduce(MPI.IN_PLACE, buffer, reduction)
-        shared.broadcast(same, moved, 0)
+        if shared is not None:
+            shared.all_reduce(same, moved, op, moved, 1)
+        if comm != MPI.COMM_NULL:
+            comm.Allreduce(MPI.IN_PLACE, buffer, reduction)
+        if shared is not None:
+            shared.broadcast(same, moved, 0)
 
     return submit(members, async_op, same, over_hosts, [tensor], lambda: _take(t, moved, op, members))
+
+
+def _all_reduce_halves(t: Tensor, op: Any, members: ProcessGroup, comm: Any, same: str, shape: str, async_op: bool,
+                       tensor: Tensor) -> Optional[Work]:
+    """Of 16-bit values over several hosts. Within a host they are reduced in float32, so that they are rounded once in all."""
+    MPI, shared, own = _mpi.start(), members.shared, settled(row(t))
+    given = own if shared is None else own.float()
+    divisor = members.size() if op is ReduceOp.AVG else 1
+    between = None if comm == MPI.COMM_NULL else Halves(MPI, comm, op, given, own.reshape(-1), divisor)
+
+    def over_hosts() -> None:
+        agree(members, same, shape)
+        if shared is not None:
+            shared.all_reduce(same, given, op, given, 1)
+        if between is not None:
+            between.run()
+        if shared is not None:
+            shared.broadcast(same, own, 0)
+
+    return submit(members, async_op, same, over_hosts, [tensor], lambda: bring_back(t, own))
 
 
 def _take(t: Tensor, moved: Tensor, op: Any, members: ProcessGroup) -> None:

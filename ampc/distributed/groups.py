@@ -30,8 +30,8 @@ class ProcessGroup:
     def __init__(self, comm: Any, ranks: List[int], seconds: float, description: str) -> None:
         self.comm, self.ranks, self.seconds, self.group_desc = comm, ranks, seconds, description
         here = _mpi.board().here(ranks)
-        facts = comm.allgather((_last_number[0], len(here)))
-        _last_number[0] = self.number = max(number for number, _ in facts) + 1  # the same in every process of the group
+        facts = comm.allgather((_last_number[0], len(here), here[0]))
+        _last_number[0] = self.number = max(number for number, _, _ in facts) + 1  # the same in every process of the group
         self._mine, self._count, self._worker, self.barriers = comm.rank, itertools.count(1), Worker(), itertools.count()
         self.checks = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() != "OFF"
         self.broken = ""  # why it cannot be used any more
@@ -40,7 +40,8 @@ class ProcessGroup:
         self._call: Optional[Tuple[str, int, float]] = None  # the operation that runs in its caller's thread, and since when
         self.shared: Optional[Shared] = None  # the memory of its processes of this host; None where each is alone on its host
         self.leaders: Any = None  # of several hosts: the communicator of the first process of each, MPI.COMM_NULL in others
-        if 1 < max(count for _, count in facts) <= MOST:
+        self.hosts = len({first for _, _, first in facts})
+        if 1 < max(count for _, count, _ in facts) <= MOST:
             self._share(here)
         self._twins: List[ProcessGroup] = []
         self._last = "nothing", 0

@@ -29,6 +29,7 @@ _OF_BOOL = ("LOR", "", "LAND", "LAND", "LOR", "LAND", "LOR", "LXOR")
 _NUMBERS = {"float64": "DOUBLE", "float32": "FLOAT", "int64": "INT64_T", "int32": "INT32_T", "int16": "INT16_T", "int8": "INT8_T",
             "uint8": "UINT8_T", "uint16": "UINT16_T", "uint32": "UINT32_T", "uint64": "UINT64_T"}
 _made: Dict[Any, Any] = {}  # operations of our own
+HALVES = (_C.float16, _C.bfloat16)
 _BYTES = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T"}
 
 
@@ -51,7 +52,7 @@ def check_reduction(what: str, op: Any, t: Tensor) -> _Reduction:
 def widened(t: Tensor) -> Tensor:
     """The tensor in the dtype that MPI reduces it in: 16-bit floating point in float32, so that it is rounded once, and small integers in int32:
     Open MPI's sums of 8 and 16 bits end at the largest number on some CPUs, others wrap around."""
-    if t.dtype in (_C.float16, _C.bfloat16):
+    if t.dtype in HALVES:
         return t.float()
     return t.int() if t.dtype in (_C.int8, _C.uint8, _C.int16) else t
 

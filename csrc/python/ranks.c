@@ -95,8 +95,27 @@ static PyObject *ranks_run(PyObject *module, PyObject *const *args, Py_ssize_t n
     return PyBool_FromLong(result == 0);
 }
 
+/* _ranks_combine(combination, parts, count, divisor, out): of `count` arrays of out's length, which lie in a row */
+static PyObject *ranks_combine(PyObject *module, PyObject *args) {
+    PyObject *parts, *out;
+    int how, count, divisor;
+    const void *from[AC_MOST_RANKS];
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iO!iiO!", &how, ac_py->tensor, &parts, &count, &divisor, ac_py->tensor, &out))
+        return NULL;
+    const ac_tensor *t = ac_unwrap(parts), *to = ac_unwrap(out);
+    if (count < 1 || count > AC_MOST_RANKS || how < 0 || how >= AC_N_COMBINES || t->numel != count * to->numel)
+        return PyErr_SetString(PyExc_ValueError, "the parts do not fit the result"), NULL;
+    for (int i = 0; i < count; i++) from[i] = (char *)ac_data(t) + i * to->numel * ac_itemsize(t->dtype);
+    Py_BEGIN_ALLOW_THREADS;
+    ac_cpu_combine((ac_combine)how, t->dtype, to->numel, count, from, divisor, to->dtype, ac_data(to));
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {{"_ranks_open", ranks_open, METH_VARARGS, NULL},
                                   {"_ranks_run", (PyCFunction)(void (*)(void))ranks_run, METH_FASTCALL, NULL},
+                                  {"_ranks_combine", ranks_combine, METH_VARARGS, NULL},
                                   {"_settle", settle, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 

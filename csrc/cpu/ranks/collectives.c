@@ -104,7 +104,7 @@ static void combine_from(ac_ranks *g, const ac_rank_call *c, const piece *p, int
                          char *to) {
     const void *from[AC_MOST_RANKS];
     for (int r = 0; r < g->size; r++) from[r] = r == g->rank ? own : buffer_of(g, r, p) + offset;
-    ac_cpu_combine(c->how, c->dtype, n, g->size, from, c->divisor, to);
+    ac_cpu_combine(c->how, c->dtype, n, g->size, from, c->divisor, c->dtype, to);
 }
 
 static void combine_share(ac_ranks *g, const ac_rank_call *c, const piece *p) {

@@ -48,22 +48,22 @@ static void fill(tile *t, ac_opmath opmath, int divisor) {
 }
 
 void ac_cpu_combine(ac_combine how, ac_dtype dtype, int64_t n, int count, const void *const *from, int divisor,
-                    void *out) {
+                    ac_dtype out_dtype, void *out) {
     combination c = {.loops = ac_cpu_loops(),
                      .opmath = ac_opmath_of(dtype),
                      .dtype = dtype,
                      .count = count,
                      .divisor = divisor,
                      .op = operators[how]};
-    bool direct = dtype == ac_opmath_dtype(c.opmath);
-    int64_t size = ac_itemsize(dtype);
+    bool direct = out_dtype == ac_opmath_dtype(c.opmath);
+    int64_t size = ac_itemsize(out_dtype);
     tile sum;
     if (divisor != 1) fill(&c.divisors, c.opmath, divisor);
     for (int64_t i = 0; i < n; i += AC_TILE) {
         int64_t run = n - i < AC_TILE ? n - i : AC_TILE;
         char *to = (char *)out + i * size;
-        const void *x = combined(&c, run, from, i * size, direct ? (void *)to : &sum, &sum);
-        if (!direct) c.loops->store[c.opmath][dtype](run, x, to, 1);
+        const void *x = combined(&c, run, from, i * ac_itemsize(dtype), direct ? (void *)to : &sum, &sum);
+        if (!direct) c.loops->store[c.opmath][out_dtype](run, x, to, 1);
         else if (x != to) memcpy(to, x, (size_t)(run * size));
     }
 }

@@ -29,10 +29,10 @@ typedef enum {
 } ac_combine;
 
 /* out = the combination of `count` arrays of n values, from the first to the last, divided by `divisor`. It is computed
- * in the dtype's opmath type and rounded once. Of floating point only: divisors other than 1; of integers and bool
- * only: AND, OR and XOR. `out` may be one of `from`. */
+ * in the opmath type of `dtype` and rounded once, to `out_dtype`, whose opmath type is the same. Of floating point
+ * only: divisors other than 1; of integers and bool only: AND, OR and XOR. `out` may be one of `from`. */
 void ac_cpu_combine(ac_combine how, ac_dtype dtype, int64_t n, int count, const void *const *from, int divisor,
-                    void *out);
+                    ac_dtype out_dtype, void *out);
 
 /* How far a rank is: how many pieces it has put into its buffer, combined, and read all of. */
 typedef struct {
