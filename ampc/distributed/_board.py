@@ -29,6 +29,7 @@ class Board:
         self._mine = self._slots[host.rank:host.rank + 1]
         self._mine["pid"], self._mine["rank"] = os.getpid(), comm.rank
         host.Barrier()
+        self._doing, self._entered = self._mine["doing"], self._mine["entered"][0]
         self._row: Dict[int, int] = {int(slot["rank"]): i for i, slot in enumerate(self._slots)}
 
     def here(self, ranks: List[int]) -> List[int]:
@@ -37,8 +38,8 @@ class Board:
 
     def enter(self, group: int, number: int, doing: str) -> None:
         """This process begins the operation ``number`` of a group."""
-        self._mine["doing"] = doing.encode()[:119]
-        self._mine["entered"][0, group % GROUPS] = number
+        self._doing[0] = doing.encode()[:119]
+        self._entered[group % GROUPS] = number
 
     def meet(self, group: int, number: int, ranks: List[int], goes_on: Callable[[], bool]) -> None:
         """Waits until those of these processes that are on this host have begun the operation ``number`` of the group; within MPI they would

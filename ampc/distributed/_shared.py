@@ -17,7 +17,7 @@ from .reductions import ReduceOp
 
 BUFFER = 1 << 20  # bytes of a buffer; each rank has two in each group
 MOST = 256  # ranks of a host that share memory
-SPINS = 2000  # looks at a counter before a thread sleeps, where each rank has a core
+SPINS, HELPER_SPINS = 2000, 100  # looks at a counter before a thread sleeps, where each rank has a core; of the group's thread, beside another
 MEET, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST = range(5)
 _LINE = 128  # bytes of a rank's counters
 COMBINE = {ReduceOp.SUM: 0, ReduceOp.AVG: 0, ReduceOp.PRODUCT: 1, ReduceOp.MIN: 2, ReduceOp.MAX: 3, ReduceOp.BAND: 4, ReduceOp.BOR: 5,
@@ -85,13 +85,15 @@ class Shared:
         self._checks, self._waits, self._lost = checks, waits, lost
         memory = shared_memory(host, host.size * (_LINE + 2 * BUFFER))
         self._group = _C._ranks_open(memory, host.rank, host.size, BUFFER)
-        self.spins = SPINS if host.size <= (os.cpu_count() or 1) else 0
+        self._spins = (HELPER_SPINS, SPINS) if host.size <= (os.cpu_count() or 1) else (0, 0)
+        self.in_callers_thread = False  # which has nothing else to do
 
     def _run(self, kind: int, same: str, how: int = 0, given: Any = None, result: Any = None, n: int = 0, root: int = 0, divisor: int = 1) -> bool:
         """Whether all ranks are called with ``same``."""
         said = zlib.crc32(same.encode())
+        spins = self._spins[self.in_callers_thread]
         try:
-            return _C._ranks_run(self._group, kind, how, given, result, n, root, divisor, said, not self._checks, self.spins, self._waits)
+            return _C._ranks_run(self._group, kind, how, given, result, n, root, divisor, said, not self._checks, spins, self._waits)
         except BaseException as error:
             self._lost(error)
             raise

@@ -5,9 +5,10 @@ that a difference is an error in all of them, which names it, and never a hang. 
 
 from __future__ import annotations
 
+import functools
 import zlib
 from array import array
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from .. import _creation as make
 from .._C import Tensor
@@ -50,7 +51,12 @@ def check(group: ProcessGroup, agreed: bool, text: str) -> None:
 
 def described(what: str, t: Tensor, *more: Any) -> str:
     """What must be the same in every process, in words."""
-    return ", ".join([f"{what} of {t.numel()} elements of {t.dtype.name}", *map(str, more)])
+    return _described(what, t.numel(), t.dtype.name, more)
+
+
+@functools.lru_cache(1024)
+def _described(what: str, numel: int, dtype: str, more: Tuple[Any, ...]) -> str:
+    return ", ".join([f"{what} of {numel} elements of {dtype}", *map(str, more)])
 
 
 def left_out(what: str, group: Any) -> bool:

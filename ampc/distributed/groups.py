@@ -116,10 +116,14 @@ class ProcessGroup:
         try:
             number = next(self._count)
             self._last, self._call = (what, number), (what, number, time.monotonic())
+            if self.shared is not None:
+                self.shared.in_callers_thread = True
             _mpi.board().enter(self.number, number, what)
             f()
         finally:
             self._call = None
+            if self.shared is not None:
+                self.shared.in_callers_thread = False
             self._turn.release()
         return True
 
