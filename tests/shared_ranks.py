@@ -10,7 +10,7 @@ from ranks import Op, raised
 
 import ampc
 import ampc.distributed as dist
-from ampc.distributed import _shared
+from ampc.distributed import _shared, collectives
 
 PROGRAMS = {}
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -159,6 +159,16 @@ def groups_of_some(rank, size):
                 all_have(x, group)
                 dist.broadcast(x, members[-1], group=group)
     dist.barrier()
+
+
+@ranks.ranks(4, programs=PROGRAMS)
+def more_hosts_than_combine_at_once(rank, size):
+    kept, collectives.MOST = collectives.MOST, 1
+    given = [values(r, "bfloat16", 4099) for r in range(size)]
+    x = given[rank].clone()
+    dist.all_reduce(x, Op.AVG)
+    collectives.MOST = kept
+    near(x, Op.AVG, given)
 
 
 @ranks.ranks(2, 4, programs=PROGRAMS)

@@ -123,7 +123,7 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
 
         return submit(members, async_op, same, f, [tensor], lambda: bring_back(t, own), here=True)
     comm = members.comm if members.leaders is None else members.leaders
-    if t.dtype in HALVES and members.hosts <= MOST:
+    if t.dtype in HALVES and (members.size() if members.leaders is None else members.hosts) <= MOST:
         return _all_reduce_halves(t, op, members, comm, same, shape, async_op, tensor)
     MPI, moved = _mpi.start(), widened(row(t))
     kind, reduction = type_and_op(MPI, moved, op)
