@@ -429,6 +429,25 @@ def test_batches_of_other_shapes_and_the_other_mode_are_captured_by_themselves()
 
 
 @pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_a_state_that_is_loaded_is_not_passed_by():
+    def train(graphed):
+        model, x, y = make_model(), *make_batches(1)[0]
+        optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=1e-2), ampc.amp.GradScaler("cuda", init_scale=2.0**12, growth_interval=3)
+        step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler) if graphed else lambda x, y: eager_step(model, optimizer, scaler, x, y, None)
+        seen = []
+        for i in range(12):
+            if i == 4:
+                saved = [{k: v.clone() for k, v in model.state_dict().items()}, optimizer.state_dict(), scaler.state_dict()]
+                saved[1] = {**saved[1], "state": {n: {k: v.clone() for k, v in s.items()} for n, s in saved[1]["state"].items()}}
+            if i == 7:
+                model.load_state_dict(saved[0]), optimizer.load_state_dict(saved[1]), scaler.load_state_dict(saved[2])
+            seen.append((step(x, y).item(), scaler.get_scale(), [p.tolist() for p in model.parameters()]))
+        return seen
+
+    assert train(True) == train(False)
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
 def test_a_step_that_cannot_be_captured_names_the_line_and_goes_on_without_a_graph():
     model = make_model()
     optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cuda")

@@ -23,6 +23,7 @@ class _Captured(NamedTuple):
     batch: List[Tensor]  # the inputs and targets that it reads
     loss: Tensor
     grads: List[Tuple[Tensor, Tensor]]  # each parameter that has one, and its gradient
+    states: tuple  # of the optimizer and the scaler, that it advances
 
 
 def _check(model: Any, optimizer: Any, scaler: Any) -> Any:
@@ -49,8 +50,9 @@ class graph_step:
     scheduler as well. The numbers are those of the same step without a graph, bit for bit.
 
     The first ``warmup`` calls for batches of one shape run without a graph. A batch of another shape is captured by itself. A step is captured
-    again when ``model.training`` or an option of the scaler has changed. Inputs and targets are Tensors, or tuples of Tensors; those on the
-    CPU are copied. Gradients stay in ``p.grad`` until the next step.
+    again when ``model.training`` or an option of the scaler has changed, and after the optimizer or the scaler has loaded a state. Any other
+    change of the model, such as a parameter's ``requires_grad``, needs a new ``graph_step``. Inputs and targets are Tensors, or tuples of
+    Tensors; those on the CPU are copied. Gradients stay in ``p.grad`` until the next step.
 
     Args:
         model: a Module, with all parameters on one GPU.
@@ -102,6 +104,8 @@ class graph_step:
                 raise TypeError(f"graph_step: inputs and targets must be Tensors, got {type(t).__name__}")
         key = (len(split[0]), *((t.shape, t.dtype) for t in batch), *self._options())
         step = self._captured.get(key)
+        if step is not None and any(a is not b for a, b in zip(step.states, self._states())):  # others were loaded
+            self._captured, self._runs, step = {}, {}, None
         if step is None:
             self._runs[key] = self._runs.get(key, 0) + 1
             if self._runs[key] <= self._warmup:
@@ -120,6 +124,9 @@ class graph_step:
         """What a capture keeps as it was."""
         s = self.scaler
         return (self.model.training, *(() if s is None else (s.get_growth_factor(), s.get_backoff_factor(), s.get_growth_interval())))
+
+    def _states(self) -> tuple:
+        return self.optimizer.state, self.scaler and self.scaler._state
 
     def _run(self, batch: List[Tensor], n_inputs: int) -> Tensor:
         optimizer, scaler = self.optimizer, self.scaler
@@ -153,7 +160,7 @@ class graph_step:
                 self.scaler._end_iteration()
             raise
         params = [p for group in self.optimizer.param_groups for p in group["params"]]
-        return _Captured(captured, batch, loss, [(p, p.grad) for p in params if p.grad is not None])
+        return _Captured(captured, batch, loss, [(p, p.grad) for p in params if p.grad is not None], self._states())
 
 
 # -- parts of a model ----------------------------------------------------------------------------------------------------------
