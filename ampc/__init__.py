@@ -99,6 +99,7 @@ from .autograd.anomaly_mode import (
 )
 from .compiler import compile as compile
 from .cuda.amp import autocast as _cuda_autocast  # makes `cuda.amp`, which stands above `cuda`
+from .cuda.graphed import graph_step as _graph_step, make_graphed_callables as _make_graphed_callables  # stands above it, too
 from .serialization import load as load, save as save
 from .version import __version__
 
@@ -108,6 +109,7 @@ vars(_C).update(__getattr__=_absent_from("ampc._C"), __path__=[])  # torch's nam
 float, double, half = _C.float, _C.double, _C.half
 int, long, short = _C.int, _C.long, _C.short
 newaxis = None
+cuda.graph_step, cuda.make_graphed_callables = _graph_step, _make_graphed_callables  # type: ignore[misc]
 inf, pi, e = 1e400, 3.141592653589793, 2.718281828459045
 nan = inf - inf
 

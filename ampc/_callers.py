@@ -12,6 +12,14 @@ OUTSIDE: Dict[str, bool] = {}  # of files: whether they are a script's
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
+def is_script(file: str) -> bool:
+    """Whether a file is a script's, rather than one of ampc or of what it calls a script's functions by."""
+    outside = OUTSIDE.get(file)
+    if outside is None:
+        outside = OUTSIDE[file] = not file.startswith(_HOME) and os.path.basename(file) not in ("contextlib.py", "functools.py")
+    return outside
+
+
 def _users_frame() -> Any:
     """The innermost frame outside ampc, or the outermost frame if there is none. Counted from here, because `f_back` of Python 3.11
     gives None where memory is missing, and leaves its MemoryError to whoever is called next."""
@@ -20,11 +28,7 @@ def _users_frame() -> Any:
             frame = sys._getframe(depth)
         except ValueError:  # none is further out
             return sys._getframe(depth - 1)
-        name = frame.f_code.co_filename
-        outside = OUTSIDE.get(name)
-        if outside is None:
-            outside = OUTSIDE[name] = not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py")
-        if outside:
+        if is_script(frame.f_code.co_filename):
             return frame
 
 

@@ -53,12 +53,16 @@ def product(T: Any, dtype: str, m: int, n: int, k: int) -> Callable[[], Any]:
     return f
 
 
-def mlp(T: Any, n: int, batch: int) -> Callable[[], Any]:
-    """A step of an MLP of 3 layers: fp16 autocast, GradScaler and SGD, eager."""
+def mlp(T: Any, n: int, batch: int, graphed: bool = False) -> Callable[[], Any]:
+    """A step of an MLP of 3 layers: fp16 autocast, GradScaler and SGD; eager, or ampc's as a CUDA graph."""
     T.manual_seed(0)
     net = T.nn.Sequential(T.nn.Linear(n, n), T.nn.ReLU(), T.nn.Linear(n, n), T.nn.ReLU(), T.nn.Linear(n, n)).to("cuda")
     opt, scaler, loss_fn = T.optim.SGD(net.parameters(), lr=1e-3), T.amp.GradScaler("cuda"), T.nn.MSELoss()
     x, y = T.randn(batch, n, device="cuda"), T.randn(batch, n, device="cuda")
+
+    if graphed:
+        replayed = T.cuda.graph_step(net, loss_fn, opt, scaler)
+        return lambda: replayed(x, y)
 
     def step() -> None:
         opt.zero_grad()

@@ -1,6 +1,7 @@
 """The host's share of a training step on a GPU: its time, and its calls of the driver, by kind.
 
     python benchmarks/host_overhead.py           # prints the table
+    python benchmarks/host_overhead.py --graph   # of the step as a CUDA graph (cuda.graph_step)
     python benchmarks/host_overhead.py --json    # the same as an object, for tests
     python benchmarks/host_overhead.py --steps 2000 --rounds 1    # a run to be looked at with a profiler
 
@@ -67,11 +68,11 @@ def difference(after: Dict[str, int], before: Dict[str, int], steps: int) -> Dic
     return {name: (n - before.get(name, 0)) / steps for name, n in after.items() if n != before.get(name, 0)}
 
 
-def measure(counters: Counters, steps: int, rounds: int) -> Dict[str, Any]:
+def measure(counters: Counters, steps: int, rounds: int, graphed: bool = False) -> Dict[str, Any]:
     """Time and calls of one step."""
     import ampc
 
-    step = mlp(ampc, 256, 64)
+    step = mlp(ampc, 256, 64, graphed)
     for _ in range(WARMUP):
         step()
     times = []
@@ -100,12 +101,13 @@ def report(found: Dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--json", action="store_true", help="print one object instead of the table")
+    parser.add_argument("--graph", action="store_true", help="replay the step as a CUDA graph")
     parser.add_argument("--steps", type=int, default=20, help="steps of a round")
     parser.add_argument("--rounds", type=int, default=400)
     args = parser.parse_args()
     folder = build(ROOT / "build" / "cuda_null")
     os.environ["AMPC_CUDA_LIBS"] = str(folder)  # read when ampc opens the driver
-    found = measure(Counters(folder), args.steps, args.rounds)
+    found = measure(Counters(folder), args.steps, args.rounds, args.graph)
     print(json.dumps(found) if args.json else report(found))
 
 

@@ -10,7 +10,7 @@ import pytest
 import ampc
 
 ROOT = Path(ampc.__file__).parent.parent
-COMMANDS = [["info"], ["demo"], ["run", "x.py"], ["check", "x.py"], ["advise", "x.py"], ["replay", "x", "--script", "x.py"], ["formats"], ["bench"], ["selftest"]]
+COMMANDS = [["info"], ["demo"], ["run", "x.py"], ["check", "x.py"], ["advise", "x.py"], ["replay", "x", "--script", "x.py"], ["formats"], ["bench"], ["selftest"], ["first-contact"]]
 
 
 def command(*args, stdout=subprocess.PIPE, **environment):

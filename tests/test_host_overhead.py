@@ -13,11 +13,15 @@ ROOT = Path(__file__).resolve().parent.parent
 pytestmark = [pytest.mark.cpu, pytest.mark.skipif(not (shutil.which("g++") and shutil.which("make")), reason="needs g++ and make")]
 
 
+def found(*options):
+    """What benchmarks/host_overhead.py finds, in a process of its own: this one may use another driver."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "host_overhead.py"), "--json", "--steps", "200", "--rounds", "1", *options]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 @pytest.fixture(scope="module")
 def step():
-    """What benchmarks/host_overhead.py finds, in a process of its own: this one may use another driver."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "host_overhead.py"), "--json", "--steps", "200", "--rounds", "1"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found()
 
 
 def test_a_step_makes_few_calls(step):
@@ -26,6 +30,13 @@ def test_a_step_makes_few_calls(step):
     assert step["calls"] <= 50, step["functions"]
     assert kinds["launches"] <= 23 and kinds["products"] == 8, step["kernels"]
     assert kinds["memory"] < 0.1 and kinds["copies"] <= 2 and kinds["events and streams"] < 0.1
+
+
+def test_a_graphed_step_launches_nothing_itself():
+    """Of seven copies, two bring the batch, one the loss, and four what the ledger keeps."""
+    step = found("--graph")
+    assert step["calls"] <= 18 and step["functions"]["cuGraphLaunch"] == 1 and step["kinds"]["products"] == 0, step["functions"]
+    assert step["kinds"]["launches"] < 0.1 and step["kinds"]["copies"] == pytest.approx(7, abs=0.1)
 
 
 def test_the_context_is_set_once_and_asked_for_once_a_call(step):

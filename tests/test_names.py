@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from references import R
+from where import ON_GPU
 
 import ampc
 from ampc import distributions as D
@@ -294,15 +295,23 @@ def test_dtypes_by_name_alone(torch):
         assert mine.eps == theirs.eps or name == "float8_e5m2fnuz"  # two bits after the point: a quarter, where torch says an eighth
 
 
-def test_graphs_and_translators_that_are_not_there():
+def test_translators_that_are_not_there():
     import ampc._dynamo as dynamo
 
     dynamo.config.suppress_errors = True
     dynamo.reset()
-    assert dynamo.disable(len) is len and not dynamo.is_compiling() and not ampc.cuda.is_current_stream_capturing()
-    for call in (ampc.cuda.CUDAGraph, lambda: ampc.cuda.graph(None), lambda: ampc.cuda.make_graphed_callables(len, ())):
-        with pytest.raises(RuntimeError, match="CUDA graphs are not there yet"):
+    assert dynamo.disable(len) is len and not dynamo.is_compiling()
+
+
+@pytest.mark.skipif(ON_GPU, reason="about machines without a GPU; test_cuda_graphs.py has the others")
+def test_cuda_graphs_without_a_gpu():
+    assert not ampc.cuda.is_current_stream_capturing()
+    for call in (ampc.cuda.CUDAGraph, lambda: ampc.cuda.make_graphed_callables(len, ())):
+        with pytest.raises(RuntimeError, match="CUDA cannot be used"):
             call()
+    model = ampc.nn.Linear(2, 2)
+    with pytest.raises(RuntimeError, match="graph_step: CUDA graphs need the whole model on one GPU, and its parameters are on cpu; write the step as a loop"):
+        ampc.cuda.graph_step(model, ampc.nn.functional.mse_loss, ampc.optim.SGD(model.parameters(), lr=0.1))
 
 
 def test_pytrees(torch):

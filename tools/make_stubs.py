@@ -210,6 +210,7 @@ def core_stub() -> str:
     text += "class NoTensor(TypeError, AttributeError): ...\n\n\n"
     text += "class NoNumber(TypeError, RuntimeError): ...\n\n\n"
     text += "class NoGPU(RuntimeError, AssertionError): ...\n\n\n"
+    text += "class CaptureError(RuntimeError): ...\n\n\n"
     for scope, entered in (("Scope", "Self"), ("GradScope", "None"), ("AutocastScope", "Self")):
         text += f"class {scope}:\n    def __enter__(self) -> {entered}: ...\n    def __exit__(self, *exc: object) -> None: ...\n\n\n"
     text += "class StorageBase:\n    _nbytes: builtins.int\n    _room: builtins.int\n    _cdata: builtins.int\n    _address: builtins.int\n"

@@ -21,9 +21,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar, Union, o
 from .. import _C
 from .._C import Tensor
 from .._events import StepLedger, StepRecord, StepReport, announce
+from ..cuda.graphs import captured_graph
 from ._device_scale import DeviceScale
 from ._gate import Gate
 from ._host_scale import HostScale, NanStreak
+from ._ledger import GradStats
 from ._optimizers import leave_step_out, step_that_unscales, step_with_closure, takes_scaler, why_wait
 from ._scale import Scale, check_kind, check_scaling, checked_scale, each_tensor
 from ._unscale import divide_by_number, gradients_of, no_gradients
@@ -43,6 +45,14 @@ class OptState(Enum):
 
 def _fresh_state() -> Dict[str, Any]:
     return {"stage": OptState.READY, "found_inf_per_device": {}, "stats": []}
+
+
+def _tell_of_replay(scaler: Any, optimizer: Any, scale: Any, loss: Any, found_inf: Dict[Any, Tensor], stats: List[GradStats]) -> None:
+    """Announces the step of a CUDA graph's replay. The next one overwrites its tensors, so listeners get copies."""
+    copies = [GradStats(stat.table.clone(), stat.positions, None, stat.flags.clone()) for stat in stats]
+    found = {device: copied.flags[0] for device, copied in zip(found_inf, copies)}
+    scale, loss = (value.clone() if isinstance(value, Tensor) else value for value in (scale, loss))
+    announce.step_decided(scaler, optimizer, scale, loss, found, copies)
 
 
 class GradScaler:
@@ -237,7 +247,12 @@ class GradScaler:
         return result
 
     def _tell_of_step(self, optimizer: Any, mine: Dict[str, Any]) -> None:
-        announce.step_decided(self, optimizer, self._need_scale("step").snapshot(), self._loss, mine["found_inf_per_device"], mine["stats"])
+        told = (self, optimizer, self._need_scale("step").snapshot(), self._loss, mine["found_inf_per_device"], mine["stats"])
+        graph = captured_graph()
+        if graph is None:
+            announce.step_decided(*told)
+        else:  # there is no step before a replay
+            graph.at_replay(partial(_tell_of_replay, *told))
 
     def _step_with_closure(self, optimizer: Any, closure: Callable[[], Any], args: tuple, kwargs: Dict[str, Any]) -> Any:
         mine = self._per_optimizer_states[id(optimizer)]
@@ -303,6 +318,9 @@ class GradScaler:
             if not found:
                 raise AssertionError("update: no gradient was checked since the last update(); call step(optimizer) first")
             state.adapt(found, self._bad_losses, self._all_stats, self._culprit)
+        self._end_iteration()
+
+    def _end_iteration(self) -> None:
         self._bad_losses, self._connected = [], None
         self._round += 1
         self._per_optimizer_states = defaultdict(_fresh_state)

@@ -15,6 +15,7 @@ from .advise import add_advise
 from .bench import add_bench
 from .check import add_check
 from .demo import add_demo
+from .first_contact import add_first_contact
 from .formats import add_formats
 from .replay import add_replay
 from .run import add_run
@@ -59,6 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_formats(commands)
     add_bench(commands)
     add_selftest(commands)
+    add_first_contact(commands)
     return parser
 
 

@@ -16,10 +16,13 @@ from .._device import current
 from .._device import device as _device_type
 from .._missing import absent_from
 from . import memory, streams
-from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
+from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from .memory import *  # noqa: F403
 from .streams import *  # noqa: F403
 from .streams import index_of
+
+if TYPE_CHECKING:
+    from .graphed import graph_step, make_graphed_callables  # which `ampc` puts here
 
 Where = Union[_device_type, str, int, None]
 
@@ -182,7 +185,8 @@ class nvtx:
 
 
 __all__ = [
-    "CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables", "DeviceProperties", "OutOfMemoryError",
+    "CUDAGraph", "graph", "graph_pool_handle", "graph_step", "is_current_stream_capturing", "make_graphed_callables",
+    "DeviceProperties", "OutOfMemoryError",
     "amp", "can_device_access_peer", "current_device", "device", "device_count", "device_of", "get_arch_list", "get_device_capability",  # noqa: F405
     "get_device_name", "get_device_properties", "get_rng_state", "index_of", "init", "initial_seed", "ipc_collect", "is_available",
     "is_bf16_supported", "is_initialized", "is_tf32_supported", "manual_seed", "manual_seed_all", "nvtx", "seed", "seed_all", "set_device",

@@ -131,6 +131,38 @@ class MemPool:
     def __init__(self) -> None:
         self._number = next(_pool_numbers)
         self.id = (0, self._number)
+        _pools[self.id] = self
+
+    def handle(self) -> Tuple[int, int]:
+        """Its id, which keeps the pool as long as it lives itself."""
+        return _Handle(self)
+
+
+class _Handle(Tuple[int, int]):
+    """A pool's id."""
+
+    def __new__(cls, pool: MemPool) -> _Handle:
+        self = super().__new__(cls, pool.id)
+        self.pool = pool  # type: ignore[attr-defined]
+        return self
+
+
+_pools: weakref.WeakValueDictionary[Tuple[int, int], MemPool] = weakref.WeakValueDictionary()
+
+
+def pool_of(handle: Any) -> MemPool:
+    """The pool of a handle or an id. ValueError for anything else, and for a pool that is gone."""
+    found = handle if isinstance(handle, MemPool) else _pools.get(tuple(handle)) if isinstance(handle, tuple) else None
+    if found is None:
+        raise ValueError(f"pool: expected what graph_pool_handle() or a graph's pool() returns, got {handle!r}")
+    return found
+
+
+def retire_with(pool: MemPool, index: int) -> None:
+    """The pool's memory is everybody's again when the pool dies."""
+    if not hasattr(pool, "_retire"):
+        pool._retire = weakref.finalize(pool, _C._cuda_pool_retire, index, pool._number)  # type: ignore[attr-defined]
+        pool._retire.atexit = False  # type: ignore[attr-defined]
 
 
 class use_mem_pool(_C.Scope):
@@ -140,13 +172,8 @@ class use_mem_pool(_C.Scope):
         self._pool, self._index = pool, index_of(device)
 
     def _changes(self) -> tuple:
-        return (_C._cuda_pool_begin, (self._index, self._pool._number), _C._cuda_pool_end, (self._index,)), (self._retire, (), None, ())
-
-    def _retire(self) -> None:
-        """The pool's memory is everybody's again when the pool dies."""
-        if not hasattr(self._pool, "_retire"):
-            self._pool._retire = weakref.finalize(self._pool, _C._cuda_pool_retire, self._index, self._pool._number)  # type: ignore[attr-defined]
-            self._pool._retire.atexit = False  # type: ignore[attr-defined]
+        return ((_C._cuda_pool_begin, (self._index, self._pool._number), _C._cuda_pool_end, (self._index,)),
+                (retire_with, (self._pool, self._index), None, ()))
 
 if not TYPE_CHECKING:
     __getattr__ = absent_from(__name__)

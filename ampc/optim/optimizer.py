@@ -15,6 +15,7 @@ from .._events import announce
 from .._gradients import zero_grad
 from .._missing import absent_from
 from ..autograd import enable_grad, no_grad
+from ..cuda.graphs import captured_graph
 from ._hooks import HasHooks, after_step, before_step, has_step_hooks, register_optimizer_step_post_hook, register_optimizer_step_pre_hook  # noqa: F401
 
 
@@ -152,6 +153,9 @@ class Optimizer(HasHooks):
             with no_grad():
                 for group in self.param_groups:
                     self._step_group(group)
+                    graph = captured_graph()
+                    if graph is not None:
+                        graph.note_step(self, group)
                 for g in grads:
                     if not self._zero_along:
                         g.detach_().zero_()

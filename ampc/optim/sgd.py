@@ -38,11 +38,14 @@ class SGD(Optimizer):
             steps = [1 if m is None else 2 for m in momenta]  # the first buffer is the gradient itself
             momenta = [state_like(p) if m is None else m for p, m in zip(params, momenta)]
         # sets each state's "momentum_buffer" when that update is made; interrupted, the others have none yet
-        options = {name: float(group[name]) for name in ("lr", "momentum", "dampening", "weight_decay")}
         _C._step("sgd", params, [p.grad for p in params], [] if momenta is None else [momenta], states,
                  {} if momenta is None else {"momentum_buffer": momenta}, steps, None,
-                 {**options, "nesterov": group["nesterov"], "maximize": group["maximize"]}, self._found_inf, group["rounding"],
+                 self._options(group), self._found_inf, group["rounding"],
                  extras_of(params, states, group["rounding"]), self._zero_along)
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        numbers = {name: float(group[name]) for name in ("lr", "momentum", "dampening", "weight_decay")}
+        return {**numbers, "nesterov": group["nesterov"], "maximize": group["maximize"]}
 
     def _can_zero(self) -> bool:
         return type(self)._step_group is SGD._step_group

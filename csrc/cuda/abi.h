@@ -16,6 +16,10 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef int CUstreamCaptureMode;
+typedef int CUstreamCaptureStatus;
 typedef int CUdevice_attribute;
 typedef int CUfunction_attribute;
 typedef int CUpointer_attribute;
@@ -78,6 +82,13 @@ typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
     ENTRY(CUDA_ERROR_NO_DEVICE, AC_CU_NO_DEVICE, 100)                                                                  \
     ENTRY(CUDA_ERROR_NOT_FOUND, AC_CU_NOT_FOUND, 500)                                                                  \
     ENTRY(CUDA_ERROR_NOT_READY, AC_CU_NOT_READY, 600)                                                                  \
+    ENTRY(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, AC_CU_CAPTURE_UNSUPPORTED, 900)                                       \
+    ENTRY(CUDA_ERROR_CAPTURED_EVENT, AC_CU_CAPTURED_EVENT, 907)                                                        \
+    ENTRY(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, AC_CU_CAPTURE_WRONG_THREAD, 908)                                     \
+    ENTRY(CU_STREAM_CAPTURE_MODE_GLOBAL, AC_CU_CAPTURE_GLOBAL, 0)                                                      \
+    ENTRY(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, AC_CU_CAPTURE_THREAD_LOCAL, 1)                                          \
+    ENTRY(CU_STREAM_CAPTURE_MODE_RELAXED, AC_CU_CAPTURE_RELAXED, 2)                                                    \
+    ENTRY(CU_STREAM_CAPTURE_STATUS_NONE, AC_CU_CAPTURE_NONE, 0)                                                        \
     ENTRY(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, AC_CU_MULTIPROCESSORS, 16)                                         \
     ENTRY(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, AC_CU_L2_BYTES, 38)                                                       \
     ENTRY(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, AC_CU_THREADS_PER_MULTIPROCESSOR, 39)                    \
@@ -184,7 +195,15 @@ enum { AC_DNN_CONSTANTS(AC_CONSTANT) AC_DNN_END_ };
     ENTRY(cuEventRecord, CUevent, CUstream)                                                                            \
     ENTRY(cuEventQuery, CUevent)                                                                                       \
     ENTRY(cuEventSynchronize, CUevent)                                                                                 \
-    ENTRY(cuEventElapsedTime, float *, CUevent, CUevent)
+    ENTRY(cuEventElapsedTime, float *, CUevent, CUevent)                                                               \
+    ENTRY(cuStreamBeginCapture_v2, CUstream, CUstreamCaptureMode)                                                      \
+    ENTRY(cuStreamEndCapture, CUstream, CUgraph *)                                                                     \
+    ENTRY(cuStreamIsCapturing, CUstream, CUstreamCaptureStatus *)                                                      \
+    ENTRY(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode *)                                                    \
+    ENTRY(cuGraphInstantiateWithFlags, CUgraphExec *, CUgraph, unsigned long long)                                     \
+    ENTRY(cuGraphDestroy, CUgraph)                                                                                     \
+    ENTRY(cuGraphLaunch, CUgraphExec, CUstream)                                                                        \
+    ENTRY(cuGraphExecDestroy, CUgraphExec)
 
 /* cuBLASLt's functions: result, name, parameters. */
 #define AC_LT_FUNCTIONS(ENTRY)                                                                                         \

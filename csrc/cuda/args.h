@@ -27,6 +27,12 @@ typedef struct {
     int32_t dtype;
 } ac_gpu_ref;
 
+/* Where the random numbers of a launch begin. */
+typedef struct {
+    uint64_t seed, offset;
+    const uint64_t *from; /* {seed, offset} of a graph's replay, from where `offset` counts; or NULL */
+} ac_gpu_random;
+
 /* -- elementwise, copies, dropout -- */
 
 enum { AC_GPU_OPERANDS = 4, AC_GPU_ATTRS = 32 };
@@ -37,7 +43,7 @@ typedef struct {
     ac_gpu_ref operand[AC_GPU_OPERANDS]; /* the result, then the inputs */
     int64_t attrs[AC_GPU_ATTRS / 8];
     double p; /* dropout */
-    uint64_t seed, offset;
+    ac_gpu_random random;
 } ac_gpu_point;
 
 /* -- filling -- */
@@ -48,7 +54,7 @@ typedef struct {
     double a, b; /* start and step; bounds; mean and deviation */
     int64_t ia, ib;
     int32_t real; /* arange counts in floating point */
-    uint64_t seed, offset;
+    ac_gpu_random random;
 } ac_gpu_fill;
 
 /* -- reductions -- */
@@ -310,7 +316,7 @@ typedef struct {
     int8_t zero;     /* the gradient becomes 0 in the same pass, of a step left out, too */
     int8_t rounding; /* ac_rounding; and what that has beside the parameter */
     void *extra;
-    uint64_t seed, offset;
+    ac_gpu_random random;
 } ac_gpu_item;
 
 /* The statistics of a gradient, the ledger's entry for it: numbers as doubles, so that a table of them is a
@@ -334,6 +340,7 @@ typedef struct {
     const float *gate;   /* steps: nonzero leaves them out; or NULL */
     ac_gpu_found *found; /* one a piece, or NULL */
     ac_optim_options options;
+    const ac_optim_options *options_at; /* in their place, of a captured step; or NULL */
 } ac_gpu_list;
 
 /* Sums of what each piece found, one a tensor. */

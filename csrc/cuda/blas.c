@@ -130,7 +130,10 @@ static int multiply(const ac_multiplication *x, plan *p, void *workspace) {
 /* One product at a time talks to the library: a plan's bias pointer is part of it. */
 static int multiply_locked(const ac_multiplication *x) {
     cublasLtHandle_t *handle = &blas.handles[ac_gpu_index(x->device)];
-    if (!*handle) AC_TRY(ac_lt_check(ac_lt.cublasLtCreate(handle), "starting cuBLASLt"));
+    CUstreamCaptureMode before = ac_gpu_relax();
+    cublasStatus_t made = *handle ? AC_LT_SUCCESS : ac_lt.cublasLtCreate(handle);
+    ac_gpu_relax_end(before);
+    AC_TRY(ac_lt_check(made, "starting cuBLASLt"));
     plan *p = plan_for(&x->key, *handle);
     if (!p) return -1;
     if (p->refused) return 0;

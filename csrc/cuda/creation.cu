@@ -20,15 +20,16 @@ AC_KERNEL(ac_arange, ac_gpu_fill) {
 }
 
 /* Two 32-bit words for number i. */
-DEV void words(const ac_gpu_fill &a, int64_t i, uint32_t *hi, uint32_t *lo) {
-    ac_philox_block b = ac_philox(a.seed, a.offset + (uint64_t)i / 2);
+DEV void words(const ac_gpu_random &random, int64_t i, uint32_t *hi, uint32_t *lo) {
+    ac_philox_block b = ac_philox(random.seed, random.offset + (uint64_t)i / 2);
     *hi = i % 2 ? b.v[2] : b.v[0], *lo = i % 2 ? b.v[3] : b.v[1];
 }
 
 AC_KERNEL(ac_uniform, ac_gpu_fill) {
+    ac_gpu_random random = random_now(a.random);
     EACH_INDEX {
         uint32_t hi, lo;
-        words(a, i, &hi, &lo);
+        words(random, i, &hi, &lo);
         double u = a.out.dtype == AC_float64 ? ac_uniform53(hi, lo) : (double)ac_uniform24(hi);
         store<double>(a.out, i, a.a + u * (a.b - a.a));
         /* a half type may round up to the bound, which is excluded */
@@ -39,15 +40,16 @@ AC_KERNEL(ac_uniform, ac_gpu_fill) {
 
 /* Box and Muller 1958. */
 AC_KERNEL(ac_normal, ac_gpu_fill) {
+    ac_gpu_random random = random_now(a.random);
     EACH_INDEX {
         uint32_t hi, lo;
         double z;
         if (a.out.dtype == AC_float64) {
-            ac_philox_block b = ac_philox(a.seed ^ 0x9E3779B97F4A7C15u, a.offset + (uint64_t)i);
+            ac_philox_block b = ac_philox(random.seed ^ 0x9E3779B97F4A7C15u, random.offset + (uint64_t)i);
             double radius = sqrt(-2 * log(1 - ac_uniform53(b.v[0], b.v[1])));
             z = radius * cos(6.283185307179586 * ac_uniform53(b.v[2], b.v[3]));
         } else {
-            words(a, i, &hi, &lo);
+            words(random, i, &hi, &lo);
             z = (double)sqrtf(-2 * logf(1 - ac_uniform24(hi))) * (double)cosf(6.2831853f * ac_uniform24(lo));
         }
         store<double>(a.out, i, a.a + a.b * z);
@@ -55,10 +57,11 @@ AC_KERNEL(ac_normal, ac_gpu_fill) {
 }
 
 AC_KERNEL(ac_randint, ac_gpu_fill) {
+    ac_gpu_random random = random_now(a.random);
     uint64_t range = (uint64_t)a.ib - (uint64_t)a.ia;
     EACH_INDEX {
         uint32_t hi, lo;
-        words(a, i, &hi, &lo);
+        words(random, i, &hi, &lo);
         store<int64_t>(a.out, i, (int64_t)((uint64_t)a.ia + (((uint64_t)hi << 32) | lo) % range));
     }
 }

@@ -160,7 +160,9 @@ static bool queue(const plan *p, cudnnHandle_t handle, const addresses *at, void
 static int run_locked(ac_device d, const convolution_key *key, const addresses *at) {
     cudnnHandle_t *handle = &dnn.handles[ac_gpu_index(d)];
     bool *fails = &dnn.fails[ac_gpu_index(d)];
+    CUstreamCaptureMode before = ac_gpu_relax();
     if (!*handle && !*fails) *fails = !OK(cudnnCreate(handle));
+    ac_gpu_relax_end(before);
     if (*fails) return 0;
     if (!OK(cudnnSetStream(*handle, ac_gpu_stream(d)))) return 0;
     plan *p = plan_for(key, *handle);

@@ -184,16 +184,25 @@ int ac_gpu_stream_of(ac_device d, int priority, CUstream *s) {
     return ac_cu_check(result, "making a stream");
 }
 int ac_gpu_stream_wait(ac_device d, CUstream s) {
+    AC_TRY(ac_gpu_refuse_capture("waiting for a stream"));
     WITHIN(d, "waiting for a stream", ac_cu.cuStreamSynchronize(s));
     return ac_gpu_check_trouble();
 }
 int ac_gpu_stream_idle(ac_device d, CUstream s, bool *idle) {
     CUresult result = AC_CU_SUCCESS;
+    AC_TRY(ac_gpu_refuse_capture("asking whether a stream is done"));
     WITHIN(d, "asking a stream", (result = ac_cu.cuStreamQuery(s)) == AC_CU_NOT_READY ? AC_CU_SUCCESS : result);
     *idle = result == AC_CU_SUCCESS;
     return 0;
 }
+int ac_gpu_stream_captured(ac_device d, CUstream s, bool *yes) {
+    CUstreamCaptureStatus status = AC_CU_CAPTURE_NONE;
+    WITHIN(d, "asking whether a stream is captured", ac_cu.cuStreamIsCapturing(s, &status));
+    *yes = status != AC_CU_CAPTURE_NONE;
+    return 0;
+}
 int ac_gpu_synchronize(ac_device d) {
+    AC_TRY(ac_gpu_refuse_capture("waiting for the GPU"));
     WITHIN(d, "waiting for the GPU", ac_cu.cuCtxSynchronize());
     return ac_gpu_check_trouble();
 }
@@ -216,11 +225,13 @@ int ac_gpu_event_await(ac_device d, CUevent e, CUstream s) {
     return 0;
 }
 int ac_gpu_event_wait(ac_device d, CUevent e) {
+    AC_TRY(ac_gpu_refuse_capture("waiting for an event"));
     WITHIN(d, "waiting for an event", ac_cu.cuEventSynchronize(e));
     return ac_gpu_check_trouble();
 }
 int ac_gpu_event_done(ac_device d, CUevent e, bool *done) {
     CUresult result = AC_CU_SUCCESS;
+    AC_TRY(ac_gpu_refuse_capture("asking whether an event is done"));
     WITHIN(d, "asking an event", (result = ac_cu.cuEventQuery(e)) == AC_CU_NOT_READY ? AC_CU_SUCCESS : result);
     *done = result == AC_CU_SUCCESS;
     return 0;
@@ -239,6 +250,7 @@ ac_gpu_trouble *ac_gpu_trouble_at(ac_device d) {
     if (ac_gpu_enter(d, &scope) < 0) return NULL;
     (void)pthread_mutex_lock(&ac_gpu_locks.devices);
     int failed = 0;
+    CUstreamCaptureMode before = ac_gpu_relax();
     if (!gpus.trouble) {
         failed = ac_cu_check(ac_cu.cuMemHostAlloc(&page, sizeof *gpus.trouble, AC_CU_PORTABLE | AC_CU_DEVICEMAP),
                              "memory for the kernels' notes");
@@ -248,6 +260,7 @@ ac_gpu_trouble *ac_gpu_trouble_at(ac_device d) {
     (void)pthread_mutex_unlock(&ac_gpu_locks.devices);
     if (!failed)
         failed = ac_cu_check(ac_cu.cuMemHostGetDevicePointer_v2(&at, gpus.trouble, 0), "memory for the kernels' notes");
+    ac_gpu_relax_end(before);
     ac_gpu_leave(&scope);
     return failed ? NULL : (ac_gpu_trouble *)(uintptr_t)at;
 }

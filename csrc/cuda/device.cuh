@@ -27,6 +27,12 @@ extern __align__(AC_GPU_SHARED_ALIGNMENT) __shared__ char ac_shared_memory[];
 #endif
 #include "cuda/intrinsics.cuh"
 
+/* Where the random numbers of a launch begin, now. */
+DEV ac_gpu_random random_now(ac_gpu_random r) {
+    if (r.from) r.seed = r.from[0], r.offset += r.from[1];
+    return r;
+}
+
 /* -- values ----------------------------------------------------------------------------------------- */
 
 /* As the CPU converts: a float that no int64 holds becomes the smallest. */

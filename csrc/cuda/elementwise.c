@@ -149,6 +149,7 @@ int ac_cuda_dropout_mask(const ac_run *r) {
         return ac_fail(AC_NOT_IMPLEMENTED, "dropout: needs floating point, got %s", ac_dtypes[r->in[0]->dtype].name);
     int opmath = ac_gpu_opmath(r->in[0]->dtype);
     walk_of(&p, operands, 2, opmath);
-    p.p = a->p, p.seed = (uint64_t)a->seed, p.offset = (uint64_t)a->offset;
+    p.p = a->p;
+    AC_TRY(ac_gpu_random_of((uint64_t)a->seed, (uint64_t)a->offset, &p.random));
     return launch_walk(ac_run_device(r), &kernels[opmath], &p);
 }

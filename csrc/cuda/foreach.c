@@ -112,6 +112,7 @@ int ac_cuda_grad_stats(ac_tensor *const *tensors, int n, const double *factors, 
     ac_gpu_scope scope;
     size_t bytes = (size_t)n * sizeof *found;
     if (n == 0) return 0;
+    AC_TRY(ac_gpu_refuse_capture("the norm of gradients, as a number of the CPU,"));
     ac_device d = ac_device_of(tensors[0]);
     ac_gpu_block *room = ac_gpu_alloc(d, (int64_t)bytes);
     if (!room) return -1;
@@ -140,25 +141,28 @@ static ac_tensor *column(const ac_update *u, int c) {
     return c == GRAD ? u->grad : c == PARAM ? u->param : c == EXTRA ? u->extra : u->state[c - STATE];
 }
 
-static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
+static int fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
     it->grad = ac_data(dense[GRAD]), it->grad_dtype = (int8_t)dense[GRAD]->dtype;
     it->param = ac_data(dense[PARAM]), it->param_dtype = (int8_t)dense[PARAM]->dtype;
     it->numel = u->param->numel, it->at = u->at, it->by = factor_there(u->grad);
     if (u->count) it->step = ac_data(u->count);
     if (u->product) it->product = ac_data(u->product);
-    it->rounding = (int8_t)u->rounding, it->seed = u->seed, it->offset = u->offset;
+    it->rounding = (int8_t)u->rounding;
+    AC_TRY(ac_gpu_random_of(u->seed, u->offset, &it->random));
     if (dense[EXTRA]) it->extra = ac_data(dense[EXTRA]);
     for (int k = 0; k < AC_MAX_STATE; k++) {
         if (!dense[STATE + k]) continue;
         it->state[k] = ac_data(dense[STATE + k]), it->state_dtype = (int8_t)dense[STATE + k]->dtype;
     }
-    /* one 16-bit copy is written along; the GPU keeps a weight in one layout, so there is no second */
+    /* one 16-bit copy is written along; the GPU keeps a weight in one layout, so there is no second. A graph would go
+     * on writing it when nobody has it any more. */
     for (int k = 0; k < AC_KEPT; k++) {
         if (!u->kept[k].panels) continue;
-        bool takes = !it->copy && dense[PARAM] == u->param;
+        bool takes = !it->copy && !ac_gpu_is_capturing() && dense[PARAM] == u->param;
         if (takes) it->copy = ac_data(u->kept[k].panels), it->copy_dtype = (int8_t)u->kept[k].kind.dtype;
         else u->kept[k].refuse = true;
     }
+    return 0;
 }
 
 static int launch_step(ac_update_rule rule, const ac_gpu_sent_list *l, const ac_step_args *s, const double *by) {
@@ -169,6 +173,7 @@ static int launch_step(ac_update_rule rule, const ac_gpu_sent_list *l, const ac_
     ac_gpu_list a = ac_gpu_list_arguments(l);
     bool counted = false;
     a.by = by, a.gate = s->found_inf, a.options = s->options;
+    AC_TRY(ac_gpu_capture_options(&s->options, &a.options_at));
     for (int i = 0; i < l->n; i++) counted = counted || l->items[i].step;
     if (counted) AC_TRY(ac_gpu_launch(l->device, &advance, ac_gpu_blocks(l->device, l->n, 1), 0, &a));
     if (l->pieces == 0) return 0;
@@ -198,7 +203,7 @@ int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_a
         if (t && !dense[i]) failed = -1;
     }
     for (int i = 0; i < n && !failed; i++) {
-        fill_item(&l.items[i], &updates[i], dense + i * COLUMNS);
+        failed = fill_item(&l.items[i], &updates[i], dense + i * COLUMNS);
         l.items[i].zero = constants->zero;
         if (by) l.items[i].by = NULL;
     }

@@ -156,13 +156,15 @@ AC_KERNEL(ac_list_join, ac_gpu_join) {
 #undef S
 #undef M_SQRT
 
+DEV const ac_optim_options *options_of(const ac_gpu_list &a) { return a.options_at ? a.options_at : &a.options; }
+
 /* Counts of steps advance on applied steps only. */
 AC_KERNEL(ac_list_advance, ac_gpu_list) {
     if (a.gate && *a.gate != 0) return;
     for (int64_t t = thread_index(); t < a.n; t += thread_count()) {
         if (!a.items[t].step) continue;
         double step = (double)(*a.items[t].step += 1);
-        if (a.items[t].product) *a.items[t].product *= (float)momentum_at_f64(&a.options, step);
+        if (a.items[t].product) *a.items[t].product *= (float)momentum_at_f64(options_of(a), step);
     }
 }
 
@@ -198,7 +200,7 @@ template <class R> DEV typename Opmath<R>::Constants constants_of(const ac_gpu_l
     at.factor = factor_of(a, it);
     if (it->step) at.step = (double)*it->step;
     if (it->product) at.product = (double)*it->product;
-    return Opmath<R>::of(&a.options, &at);
+    return Opmath<R>::of(options_of(a), &at);
 }
 
 /* One value of every operand: p and the state are updated in place. */
@@ -210,8 +212,9 @@ template <class Update, class R, class K> DEV void step_value(const ac_gpu_item 
 DEV_CALL float rounded(const ac_gpu_item *it, int64_t i, float old, float x) {
     if (it->rounding == AC_ROUND_master) ((float *)it->extra)[i] = x;
     if (it->rounding == AC_ROUND_stochastic) {
-        ac_philox_block random = ac_philox(it->seed, it->offset + (uint64_t)i / 4);
-        return ac_round_stochastic(x, it->param_dtype == AC_bfloat16, random.v[i % 4]);
+        ac_gpu_random random = random_now(it->random);
+        ac_philox_block block = ac_philox(random.seed, random.offset + (uint64_t)i / 4);
+        return ac_round_stochastic(x, it->param_dtype == AC_bfloat16, block.v[i % 4]);
     }
     if (it->rounding != AC_ROUND_kahan) return x;
     ac_gpu_ref lost = {it->extra, 0, 0, it->param_dtype}, param = {it->param, 0, 0, it->param_dtype};

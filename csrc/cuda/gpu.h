@@ -13,7 +13,7 @@
 /* Every lock of the backend. A child that is forked from a process with CUDA cannot use CUDA, so it only makes the
  * locks anew (ac_gpu_forked). */
 typedef struct {
-    pthread_mutex_t libraries, devices, images, memory, pinned, products, convolutions, lists;
+    pthread_mutex_t libraries, devices, images, memory, pinned, products, convolutions, lists, graphs;
 } ac_gpu_lock_set;
 extern ac_gpu_lock_set ac_gpu_locks;
 
@@ -89,6 +89,7 @@ enum { AC_GPU_STREAMS = 32, AC_GPU_PRIORITIES = 6 /* from 0 down to -5 */ };
 int ac_gpu_stream_of(ac_device d, int priority, CUstream *s) AC_CHECKED;
 int ac_gpu_stream_wait(ac_device d, CUstream s) AC_CHECKED; /* the host waits */
 int ac_gpu_stream_idle(ac_device d, CUstream s, bool *idle) AC_CHECKED;
+int ac_gpu_stream_captured(ac_device d, CUstream s, bool *yes) AC_CHECKED; /* by whomever */
 int ac_gpu_synchronize(ac_device d) AC_CHECKED;
 
 int ac_gpu_event_new(ac_device d, bool timing, bool blocking, CUevent *e) AC_CHECKED;
@@ -110,6 +111,9 @@ typedef struct ac_gpu_block ac_gpu_block;
 /* A block for use on the current stream of `d`; freed, it serves that stream again without waiting. */
 ac_gpu_block *ac_gpu_alloc(ac_device d, int64_t bytes) AC_CHECKED;
 void ac_gpu_free(ac_gpu_block *b); /* NULL is fine */
+/* The same outside the pool of a graph that is captured: memory that the host fills while it is. */
+ac_gpu_block *ac_gpu_alloc_lasting(ac_device d, int64_t bytes) AC_CHECKED;
+bool ac_gpu_is_of_pool(const ac_gpu_block *b, uint64_t pool);
 void *ac_gpu_address(const ac_gpu_block *b);
 /* Work on `s` of `d` uses the block: after it is freed, it is not used again before that work is done. */
 int ac_gpu_record_stream(ac_gpu_block *b, ac_device d, CUstream s) AC_CHECKED;
@@ -143,6 +147,25 @@ void ac_gpu_pinned_trim(void); /* gives back what nobody uses */
 bool ac_gpu_is_pinned(const void *p);
 /* Which GPU an address of somebody else belongs to. */
 int ac_gpu_owner(uint64_t address, ac_device *d) AC_CHECKED;
+
+/* -- captures of CUDA graphs (graph.c) --------------------------------------------------------------- */
+
+bool ac_gpu_is_capturing(void); /* whether this thread captures */
+bool ac_gpu_any_capture(void);  /* whether some thread does */
+/* CaptureError when this thread captures: `what` would wait for the GPU, or needs the host at each replay. */
+int ac_gpu_refuse_capture(const char *what) AC_CHECKED;
+/* Around calls of the driver that would end a capture, of any thread: allocations, loading code. */
+CUstreamCaptureMode ac_gpu_relax(void);
+void ac_gpu_relax_end(CUstreamCaptureMode before);
+/* The graph that is captured calls release(owner) when it ends. */
+int ac_gpu_capture_keep(void (*release)(void *owner), void *owner) AC_CHECKED;
+/* Where a captured optimizer step finds its options, which change between replays; NULL outside a capture. */
+int ac_gpu_capture_options(const ac_optim_options *options, const ac_optim_options **there) AC_CHECKED;
+/* Bytes of the host, for the current stream's next launches; captured, for all replays of them. Nobody waits. */
+int ac_gpu_send(ac_device d, void *to, const void *from, size_t bytes) AC_CHECKED;
+int ac_gpu_send_on(ac_device d, CUstream s, void *to, const void *from, size_t bytes) AC_CHECKED; /* outside captures */
+/* Seed and offset as kernels take them: an offset that was drawn during a capture counts from each replay's own. */
+int ac_gpu_random_of(uint64_t seed, uint64_t offset, ac_gpu_random *r) AC_CHECKED;
 
 /* -- launches (launch.c) ---------------------------------------------------------------------------- */
 

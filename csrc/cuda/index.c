@@ -446,6 +446,7 @@ int ac_cuda_sort(const ac_run *r) {
 /* The last of n + 1 numbers on the device, waited for. */
 static int fetch(ac_device d, const int64_t *at, int64_t *value) {
     ac_gpu_scope scope;
+    AC_TRY(ac_gpu_refuse_capture("a result whose size depends on values"));
     AC_TRY(ac_gpu_enter(d, &scope));
     CUresult result = ac_cu.cuMemcpyDtoHAsync_v2(value, (CUdeviceptr)(uintptr_t)at, sizeof *value, ac_gpu_stream(d));
     ac_gpu_leave(&scope);

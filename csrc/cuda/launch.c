@@ -42,8 +42,10 @@ static int find_kernel(ac_device d, ac_gpu_kernel *k) {
     CUmodule *module = &loaded.modules[k->image][ac_gpu_index(d)];
     CUfunction function = NULL;
     (void)pthread_mutex_lock(&ac_gpu_locks.images);
+    CUstreamCaptureMode before = ac_gpu_relax();
     int failed = *module ? 0 : ac_cu_check(ac_cu.cuModuleLoadData(module, images[k->image]), "loading the GPU code");
     if (!failed) failed = ac_cu_check(ac_cu.cuModuleGetFunction(&function, *module, k->name), k->name);
+    ac_gpu_relax_end(before);
     (void)pthread_mutex_unlock(&ac_gpu_locks.images);
     k->found[ac_gpu_index(d)] = function;
     return failed;

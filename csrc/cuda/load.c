@@ -46,8 +46,8 @@ static struct {
 } state;
 
 #define FREE PTHREAD_MUTEX_INITIALIZER
-static const ac_gpu_lock_set all_free = {FREE, FREE, FREE, FREE, FREE, FREE, FREE, FREE};
-ac_gpu_lock_set ac_gpu_locks = {FREE, FREE, FREE, FREE, FREE, FREE, FREE, FREE};
+static const ac_gpu_lock_set all_free = {FREE, FREE, FREE, FREE, FREE, FREE, FREE, FREE, FREE};
+ac_gpu_lock_set ac_gpu_locks = {FREE, FREE, FREE, FREE, FREE, FREE, FREE, FREE, FREE};
 
 int ac_gpu_set_paths(const char *paths) {
     if (state.paths) ac_free(state.paths, strlen(state.paths) + 1);
@@ -127,8 +127,9 @@ int ac_cu_check(CUresult result, const char *what) {
     if (result == AC_CU_SUCCESS) return 0;
     (void)ac_cu.cuGetErrorName(result, &name);
     (void)ac_cu.cuGetErrorString(result, &text);
-    return ac_fail(AC_RUNTIME, "%s: %s (%d): %s", what, name ? name : "unknown CUDA error", (int)result,
-                   text ? text : "the driver says no more");
+    bool capture = result >= AC_CU_CAPTURE_UNSUPPORTED && result <= AC_CU_CAPTURE_WRONG_THREAD;
+    return ac_fail(capture ? AC_CAPTURE : AC_RUNTIME, "%s: %s (%d): %s", what, name ? name : "unknown CUDA error",
+                   (int)result, text ? text : "the driver says no more");
 }
 
 int ac_lt_check(cublasStatus_t status, const char *what) {

@@ -124,7 +124,7 @@ static void give_back_unused(ac_device d) {
     for (arena *a = memory.arenas; a; a = a->next)
         for (ac_gpu_block *b = a->free, *next; b; b = next) {
             next = b->larger;
-            if (a->device == d && is_whole_piece(b)) give_back_piece(b);
+            if (a->device == d && is_whole_piece(b) && !a->pool) give_back_piece(b); /* a graph uses a pool's */
         }
 }
 
@@ -140,7 +140,10 @@ static CUresult ask_driver(ac_device d, int64_t bytes, CUdeviceptr *address) {
     int64_t limit = memory.limit[ac_gpu_index(d)];
     if (limit && s->reserved + bytes > limit) return AC_CU_OUT_OF_MEMORY;
     s->driver_calls++;
-    return ac_cu.cuMemAlloc_v2(address, (size_t)bytes);
+    CUstreamCaptureMode before = ac_gpu_relax();
+    CUresult result = ac_cu.cuMemAlloc_v2(address, (size_t)bytes);
+    ac_gpu_relax_end(before);
+    return result;
 }
 
 static void mib(char *text, size_t size, int64_t bytes) {
@@ -220,11 +223,29 @@ static void release(ac_gpu_block *b) {
     if (!is_caching() && is_whole_piece(b)) give_back_piece(b);
 }
 
-/* Frees blocks whose other users are done. */
+/* Events behind the work that other streams have queued so far; false when one could not be made. */
+static bool mark_users(ac_gpu_block *b) {
+    int failed = 0;
+    for (usage *u = b->users; u && !failed; u = u->next) {
+        if (u->done) continue;
+        failed = ac_gpu_event_new(u->device, false, false, &u->done);
+        if (!failed) failed = ac_gpu_event_record(u->device, u->done, u->stream);
+    }
+    if (failed) ac_error_clear();
+    return !failed;
+}
+
+/* Frees blocks whose other users are done. Captures do not stand the question, and those freed meanwhile have no event
+ * yet. */
 static void free_waiting(void) {
     ac_gpu_block **at = &memory.waiting;
+    if (ac_gpu_any_capture()) return;
     while (*at) {
         ac_gpu_block *b = *at;
+        if (!mark_users(b)) {
+            at = &b->larger;
+            continue;
+        }
         while (b->users && ac_cu.cuEventQuery(b->users->done) == AC_CU_SUCCESS) {
             usage *u = b->users;
             b->users = u->next;
@@ -246,7 +267,7 @@ static CUresult wait_for_all(ac_device d) {
     CUresult result = ac_cu.cuCtxSynchronize();
     for (ac_gpu_block *b = memory.waiting; b; b = b->larger)
         for (usage *u = b->users; u && b->home->device == d && result == AC_CU_SUCCESS; u = u->next)
-            result = ac_cu.cuEventSynchronize(u->done);
+            if (u->done) result = ac_cu.cuEventSynchronize(u->done);
     return result;
 }
 
@@ -259,7 +280,7 @@ static ac_gpu_block *find_or_make(arena *home, int64_t bytes, int64_t requested)
     if (b) return b;
     if (new_piece(home, piece_bytes(bytes), &b) < 0 || b) return b;
     stats_of(d)->retries++;
-    if (wait_for_all(d) == AC_CU_SUCCESS) {
+    if (!ac_gpu_any_capture() && wait_for_all(d) == AC_CU_SUCCESS) {
         free_waiting();
         b = find_free(d, home->stream, home->pool, home->small, bytes);
         if (b) return b;
@@ -297,18 +318,17 @@ ac_gpu_block *ac_gpu_alloc(ac_device d, int64_t bytes) {
     return b;
 }
 
-void *ac_gpu_address(const ac_gpu_block *b) { return (void *)(uintptr_t)b->address; }
-
-/* Events behind the work that other streams have queued so far; false when one could not be made. */
-static bool mark_users(ac_gpu_block *b) {
-    int failed = 0;
-    for (usage *u = b->users; u && !failed; u = u->next) {
-        failed = ac_gpu_event_new(u->device, false, false, &u->done);
-        if (!failed) failed = ac_gpu_event_record(u->device, u->done, u->stream);
-    }
-    if (failed) ac_error_clear();
-    return !failed;
+ac_gpu_block *ac_gpu_alloc_lasting(ac_device d, int64_t bytes) {
+    uint64_t pool = current_pool[ac_gpu_index(d)];
+    current_pool[ac_gpu_index(d)] = 0;
+    ac_gpu_block *b = ac_gpu_alloc(d, bytes);
+    current_pool[ac_gpu_index(d)] = pool;
+    return b;
 }
+
+bool ac_gpu_is_of_pool(const ac_gpu_block *b, uint64_t pool) { return b->home->pool == pool; }
+
+void *ac_gpu_address(const ac_gpu_block *b) { return (void *)(uintptr_t)b->address; }
 
 void ac_gpu_free(ac_gpu_block *b) {
     ac_gpu_scope scope;
@@ -319,7 +339,7 @@ void ac_gpu_free(ac_gpu_block *b) {
     ac_gpu_memory_stats *s = stats_of(b->home->device);
     s->allocated -= b->bytes, s->requested -= b->requested, s->blocks--;
     if (!b->users) release(b);
-    else if (mark_users(b)) b->larger = memory.waiting, memory.waiting = b;
+    else if (ac_gpu_any_capture() || mark_users(b)) b->larger = memory.waiting, memory.waiting = b;
     /* else: it cannot be known when it is unused, so it is never used again */
     (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     if (shared) ac_gpu_leave(&scope);
@@ -368,6 +388,7 @@ int ac_gpu_memory_info(ac_device d, int64_t *left, int64_t *total) {
 
 int ac_gpu_empty_cache(ac_device d) {
     ac_gpu_scope scope;
+    AC_TRY(ac_gpu_refuse_capture("emptying the cache of memory"));
     AC_TRY(ac_gpu_enter(d, &scope));
     (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     CUresult result = wait_for_all(d);

@@ -32,6 +32,7 @@ static int64_t rounded(int64_t bytes) {
 
 /* Whether every copy is done; those that are, are forgotten. */
 static bool is_idle(block *b) {
+    if (ac_gpu_any_capture()) return !b->copies; /* a capture does not stand the question */
     while (b->copies) {
         pending *p = b->copies;
         bool done = false;
@@ -66,12 +67,14 @@ static void wait_for_copies(void) {
 static int ask_driver(void **data, int64_t bytes) {
     ac_gpu_scope scope;
     AC_TRY(ac_gpu_enter(AC_CUDA(0), &scope));
+    CUstreamCaptureMode before = ac_gpu_relax();
     CUresult result = ac_cu.cuMemHostAlloc(data, (size_t)bytes, AC_CU_PORTABLE);
-    if (result == AC_CU_OUT_OF_MEMORY) {
+    if (result == AC_CU_OUT_OF_MEMORY && !ac_gpu_any_capture()) {
         wait_for_copies();
         ac_gpu_pinned_trim();
         result = ac_cu.cuMemHostAlloc(data, (size_t)bytes, AC_CU_PORTABLE);
     }
+    ac_gpu_relax_end(before);
     ac_gpu_leave(&scope);
     if (result != AC_CU_OUT_OF_MEMORY) return ac_cu_check(result, "page-locked memory");
     return ac_fail(AC_MEMORY, "cannot allocate %lld bytes of page-locked memory", (long long)bytes);

@@ -39,24 +39,23 @@ void ac_gpu_list_free(ac_gpu_sent_list *l) {
     if (l->items) ac_free(l->items, bytes_of(l->n));
 }
 
-static int copy_from(const ac_gpu_table *t, const void *items) {
+static int copy_from(ac_device d, CUstream s, void *to, const void *from, size_t bytes) {
     ac_gpu_scope scope;
-    AC_TRY(ac_gpu_enter(t->device, &scope));
-    CUresult result =
-        ac_cu.cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)ac_gpu_address(t->block), items, t->bytes, t->stream);
+    AC_TRY(ac_gpu_enter(d, &scope));
+    CUresult result = ac_cu.cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)to, from, bytes, s);
     ac_gpu_leave(&scope);
-    return ac_cu_check(result, "a list of tensors for the GPU");
+    return ac_cu_check(result, "a table for the GPU");
 }
 
-/* Nobody waits for it. The driver takes a copy of a small table with the call itself, unless the GPU reads the host's
- * memory by itself. Other tables go through page-locked memory, which is not used again before the copy is done. */
-static int upload(const ac_gpu_table *t) {
-    if (t->bytes <= TAKEN_AT_ONCE && !ac_gpu_reads_pageable(t->device)) return copy_from(t, t->items);
-    ac_storage *staged = ac_gpu_pinned((int64_t)t->bytes);
+/* Nobody waits for it. The driver takes a copy of few bytes with the call itself, unless the GPU reads the host's
+ * memory by itself. Others go through page-locked memory, which is not used again before the copy is done. */
+int ac_gpu_send_on(ac_device d, CUstream s, void *to, const void *from, size_t bytes) {
+    if (bytes <= TAKEN_AT_ONCE && !ac_gpu_reads_pageable(d)) return copy_from(d, s, to, from, bytes);
+    ac_storage *staged = ac_gpu_pinned((int64_t)bytes);
     if (!staged) return -1;
-    memcpy(staged->data, t->items, t->bytes);
-    int failed = copy_from(t, staged->data);
-    if (!failed) failed = ac_gpu_pinned_used(staged, t->device);
+    memcpy(staged->data, from, bytes);
+    int failed = copy_from(d, s, to, staged->data, bytes);
+    if (!failed) failed = ac_gpu_pinned_used(staged, d);
     ac_storage_release(staged);
     return failed;
 }
@@ -66,9 +65,9 @@ static ac_gpu_table *new_table(const ac_gpu_sent_list *l) {
     if (!t) return NULL;
     *t = (ac_gpu_table){.holders = 1, .device = l->device, .stream = ac_gpu_stream(l->device), .bytes = bytes_of(l->n)};
     t->items = ac_alloc(t->bytes);
-    t->block = t->items ? ac_gpu_alloc(t->device, (int64_t)t->bytes) : NULL;
+    t->block = t->items ? ac_gpu_alloc_lasting(t->device, (int64_t)t->bytes) : NULL;
     if (t->block) memcpy(t->items, l->items, t->bytes);
-    if (t->block && upload(t) == 0) return t;
+    if (t->block && ac_gpu_send(t->device, ac_gpu_address(t->block), t->items, t->bytes) == 0) return t;
     let_go(t);
     return NULL;
 }
@@ -98,6 +97,20 @@ static ac_gpu_table *table_for(const ac_gpu_sent_list *l) {
     return t;
 }
 
+static void let_go_later(void *t) {
+    (void)pthread_mutex_lock(&ac_gpu_locks.lists);
+    let_go(t);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.lists);
+}
+
+/* A graph reads the same table at each replay. */
+static int keep_for_graph(ac_gpu_table *t) {
+    if (!ac_gpu_is_capturing()) return 0;
+    AC_TRY(ac_gpu_capture_keep(let_go_later, t));
+    t->holders++;
+    return 0;
+}
+
 int ac_gpu_list_send(ac_gpu_sent_list *l) {
     l->pieces = 0;
     for (int i = 0; i < l->n; i++) {
@@ -107,7 +120,7 @@ int ac_gpu_list_send(ac_gpu_sent_list *l) {
     (void)pthread_mutex_lock(&ac_gpu_locks.lists);
     l->table = table_for(l);
     (void)pthread_mutex_unlock(&ac_gpu_locks.lists);
-    return l->table ? 0 : -1;
+    return l->table ? keep_for_graph(l->table) : -1;
 }
 
 ac_gpu_list ac_gpu_list_arguments(const ac_gpu_sent_list *l) {

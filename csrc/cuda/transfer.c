@@ -25,8 +25,19 @@ static bool is_still_read(const ac_tensor *t, ac_device d) {
     return ac_gpu_reads_pageable(d) || ac_gpu_is_pinned(ac_data(t));
 }
 
+/* A number becomes a part of the graph, as it is now. */
+static int capture_number(ac_tensor *to, ac_tensor *from) {
+    ac_attrs_full number = {.value = {.kind = ac_is_floating(from->dtype) ? AC_FLOAT : AC_INT}};
+    if (number.value.kind == AC_FLOAT) number.value.f = ac_read_double(ac_data(from), from->dtype, 0);
+    else number.value.i = ac_read_int(ac_data(from), from->dtype, 0);
+    ac_run fill = {.op = AC_OP_full, .attrs = &number, .out = &to, .n_out = 1};
+    return ac_cuda_fill(&fill);
+}
+
 static int upload(ac_tensor *to, ac_tensor *from, bool non_blocking) {
     ac_gpu_scope scope;
+    if (ac_gpu_is_capturing() && from->numel == 1) return capture_number(to, from);
+    AC_TRY(ac_gpu_refuse_capture("a copy from the CPU"));
     ac_device d = ac_device_of(to);
     ac_tensor *dense = NULL;
     if (!ac_is_contiguous(from)) {
@@ -53,6 +64,7 @@ static int download(ac_tensor *to, ac_tensor *from, bool non_blocking) {
     ac_gpu_scope scope;
     ac_device d = ac_device_of(from);
     ac_tensor *dense;
+    AC_TRY(ac_gpu_refuse_capture("a copy to the CPU"));
     int failed = dense_copy(from, &dense);
     if (!failed) failed = ac_gpu_enter(d, &scope);
     if (!failed) {
@@ -73,6 +85,7 @@ static int across(ac_tensor *to, ac_tensor *from) {
     CUevent ready = NULL, done = NULL;
     ac_gpu_scope scope;
     ac_tensor *dense;
+    AC_TRY(ac_gpu_refuse_capture("a copy between GPUs"));
     int failed = dense_copy(from, &dense) < 0 || ac_gpu_event_new(there, false, false, &ready) < 0 ||
                  ac_gpu_event_new(here, false, false, &done) < 0 ||
                  ac_gpu_event_record(there, ready, ac_gpu_stream(there)) < 0 ||

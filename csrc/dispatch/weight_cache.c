@@ -8,13 +8,14 @@
 #include "autograd/node.h"
 #include "base/pool.h"
 #include "base/ways.h"
+#include "cuda/gpu.h"
 #include "tensor/packed_weights.h"
 
 /* Leaves that require gradients are weights: they are used again and again between two writes.
- * Memory that somebody else may write has no version to trust. */
+ * Memory that somebody else may write has no version to trust. A CUDA graph makes its copies itself, at each replay. */
 static bool is_trained(const ac_tensor *t, int ndim) {
-    return t->meta && t->meta->requires_grad && !t->meta->node && !t->storage->exported && t->ndim == ndim &&
-           t->dtype != AC_float64 && t->numel > 0;
+    return !ac_gpu_is_capturing() && t->meta && t->meta->requires_grad && !t->meta->node && !t->storage->exported &&
+           t->ndim == ndim && t->dtype != AC_float64 && t->numel > 0;
 }
 
 /* A copy of a large weight is not kept if it takes as much memory as the weight itself. That is so for float16 in two

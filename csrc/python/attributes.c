@@ -280,6 +280,7 @@ PyObject *ac_item(ac_tensor *t, int64_t offset) {
         ac_dims none = {.n = 0};
         ac_tensor *one = ac_tensor_view(t, &none, &none, t->offset + offset), *here = one ? ac_on_cpu(one) : NULL;
         ac_tensor_clear(&one);
+        if (!here) (void)ac_fail_as("item");
         PyObject *number = here ? ac_item(here, 0) : ac_raise();
         ac_tensor_clear(&here);
         return number;
@@ -315,7 +316,7 @@ METHOD(tolist) {
     SELF;
     (void)unused;
     ac_tensor *here = ac_on_cpu(t);
-    if (!here) return ac_raise();
+    if (!here) return (void)ac_fail_as("tolist"), ac_raise();
     PyObject *list = list_from(here, 0, 0);
     ac_tensor_release(here);
     return list;

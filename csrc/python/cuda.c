@@ -5,6 +5,7 @@
 #include "amp/autocast.h"
 #include "base/alloc.h"
 #include "cuda/foreach.h"
+#include "cuda/graph.h"
 #include "cuda/tables.h"
 #include "dispatch/deferred_scale.h"
 #include "dispatch/lock.h"
@@ -152,6 +153,59 @@ ON_EVENT(event_record, CUstream, AC_PY_TRY(ac_gpu_event_record(d, e, h)))
 ON_EVENT(event_await, CUstream, AC_PY_TRY(ac_gpu_event_await(d, e, h)))
 ON_EVENT(event_elapsed, CUevent, float ms; AC_PY_TRY(ac_gpu_event_elapsed(d, e, h, &ms));
          return PyFloat_FromDouble((double)ms))
+
+/* -- graphs ------------------------------------------------------------------------------------------ */
+
+FUNCTION(graph_new) {
+    int i;
+    ARGS("i", &i);
+    ac_gpu_graph *g = ac_gpu_graph_new(AC_CUDA(i));
+    if (!g) return ac_raise();
+    RETURN_HANDLE(g);
+}
+
+/* _cuda_capture_begin(graph, pool, mode): mode 0 global, 1 of the thread alone, 2 relaxed */
+FUNCTION(capture_begin) {
+    handle g, pool;
+    int mode;
+    ARGS("KKi", &g, &pool, &mode);
+    AC_PY_TRY(ac_gpu_capture_begin(HANDLE(ac_gpu_graph *, g), pool, mode));
+    Py_RETURN_NONE;
+}
+
+/* A function of a graph, seen as `g`. */
+#define ON_GRAPH(name, call)                                                                                           \
+    FUNCTION(name) {                                                                                                   \
+        handle number;                                                                                                 \
+        ARGS("K", &number);                                                                                            \
+        ac_gpu_graph *g = HANDLE(ac_gpu_graph *, number);                                                              \
+        call;                                                                                                          \
+        Py_RETURN_NONE;                                                                                                \
+    }
+ON_GRAPH(capture_end, AC_PY_TRY(ac_gpu_capture_end(g)))
+ON_GRAPH(graph_replay, AC_PY_TRY(ac_gpu_graph_replay(g)))
+ON_GRAPH(graph_free, ac_gpu_graph_free(g))
+ON_GRAPH(graph_steps, return PyLong_FromLong(ac_gpu_graph_steps(g)))
+
+/* _cuda_graph_options(graph, i, options): of optimizer step i of those captured, a dict as _step takes it */
+FUNCTION(graph_options) {
+    handle g;
+    int i;
+    PyObject *dict;
+    ac_optim_options options = {.lr = 0};
+    ARGS("KiO!", &g, &i, &PyDict_Type, &dict);
+    if (ac_take_options(dict, &options) < 0) return NULL;
+    AC_PY_TRY(ac_gpu_graph_set_options(HANDLE(ac_gpu_graph *, g), i, &options));
+    Py_RETURN_NONE;
+}
+
+FUNCTION(is_capturing) {
+    int i;
+    bool yes;
+    ARGS("i", &i);
+    AC_PY_TRY(ac_gpu_stream_captured(AC_CUDA(i), ac_gpu_stream(AC_CUDA(i)), &yes));
+    return PyBool_FromLong(yes);
+}
 
 /* -- memory ----------------------------------------------------------------------------------------- */
 
@@ -435,6 +489,14 @@ static PyMethodDef functions[] = {ENTRY(count),
                                   ENTRY(event_wait),
                                   ENTRY(event_done),
                                   ENTRY(event_elapsed),
+                                  ENTRY(graph_new),
+                                  ENTRY(capture_begin),
+                                  ENTRY(capture_end),
+                                  ENTRY(graph_replay),
+                                  ENTRY(graph_free),
+                                  ENTRY(graph_steps),
+                                  ENTRY(graph_options),
+                                  ENTRY(is_capturing),
                                   ENTRY(memory),
                                   ENTRY(memory_reset_peak),
                                   ENTRY(memory_info),

@@ -7,6 +7,8 @@
 #define PyExc_LinAlgError ac_py->linalg_error
 /* ampc._C.WrongOut: a TypeError and a RuntimeError */
 #define PyExc_WrongOut ac_py->wrong_out
+/* ampc._C.CaptureError: a RuntimeError */
+#define PyExc_CaptureError ac_py->capture_error
 /* ampc._C.NoGPU: a RuntimeError and an AssertionError */
 #define PyExc_NoGPU ac_py->no_gpu
 
@@ -58,13 +60,16 @@ int ac_errors_init(PyObject *module) {
                            "There is no GPU to use: a RuntimeError, and the AssertionError that torch's builds "
                            "without CUDA raise.",
                            PyExc_RuntimeError, PyExc_AssertionError);
+    ac_py->capture_error = PyErr_NewExceptionWithDoc(
+        "ampc._C.CaptureError", "A CUDA graph cannot capture what was asked for.", PyExc_RuntimeError, NULL);
     if (!ac_py->out_of_memory || !ac_py->linalg_error || !ac_py->no_tensor || !ac_py->no_number || !ac_py->wrong_out ||
-        !ac_py->no_gpu)
+        !ac_py->no_gpu || !ac_py->capture_error)
         return -1;
     if (PyModule_AddObjectRef(module, "NoTensor", ac_py->no_tensor) < 0) return -1;
     if (PyModule_AddObjectRef(module, "NoNumber", ac_py->no_number) < 0) return -1;
     if (PyModule_AddObjectRef(module, "WrongOut", ac_py->wrong_out) < 0) return -1;
     if (PyModule_AddObjectRef(module, "NoGPU", ac_py->no_gpu) < 0) return -1;
+    if (PyModule_AddObjectRef(module, "CaptureError", ac_py->capture_error) < 0) return -1;
     if (PyModule_AddObjectRef(module, "LinAlgError", ac_py->linalg_error) < 0) return -1;
     return PyModule_AddObjectRef(module, "OutOfMemoryError", ac_py->out_of_memory);
 }

@@ -158,7 +158,7 @@ static int take_products(ac_update *u, Py_ssize_t n, PyObject *products) {
 }
 
 /* Options by name. Those that an update rule does not know are an error; those not given are 0. */
-static int take_options(PyObject *given, ac_optim_options *o) {
+int ac_take_options(PyObject *given, ac_optim_options *o) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(given, &at, &key, &value)) {
@@ -266,7 +266,7 @@ static PyObject *step(PyObject *module, PyObject *args) {
                 column(u, n, grads, offsetof(ac_update, grad), false, "grads") == 0 &&
                 take_columns(u, n, columns) == 0 && step_counts(u, n, steps) == 0 &&
                 take_products(u, n, products) == 0 && check_states(states, n) == 0 && check_notes(notes, n) == 0 &&
-                take_options(options, &how.options) == 0 && take_gate(gate, u, n, &how) == 0 &&
+                ac_take_options(options, &how.options) == 0 && take_gate(gate, u, n, &how) == 0 &&
                 take_rounding(u, n, rounding, extras) == 0 && settle(u, n) == 0;
     if (good && make_room(states, notes) == 0) result = run((ac_update_rule)rule, u, n, &how, states, notes);
     PyMem_Free(u);

@@ -12,6 +12,7 @@
 #include "base/inside.h"
 #include "ops/op.h"
 #include "tensor/list.h"
+#include "shared/optim_options.h"
 
 /* The Python object of a tensor. It owns one C reference. */
 typedef struct {
@@ -36,6 +37,7 @@ typedef struct {
     PyObject *policy_state, *region_begins, *region_ends; /* Python's part of autocast's regions, see amp.c */
     PyObject *size_type;                                  /* ampc.Size, given by Python */
     PyObject *out_of_memory;                              /* ampc.OutOfMemoryError */
+    PyObject *capture_error;                              /* ampc._C.CaptureError */
     PyObject *linalg_error;                               /* ampc.linalg.LinAlgError */
     PyObject *no_tensor, *no_number, *wrong_out, *no_gpu; /* ampc._C.NoTensor, NoNumber, WrongOut and NoGPU */
     PyObject *functions;                                  /* name -> function, also for pickling */
@@ -111,6 +113,7 @@ int ac_amp_init(PyObject *module);
 int ac_provenance_init(PyObject *module);
 int ac_watch_init(PyObject *module);
 int ac_optim_init(PyObject *module);
+int ac_take_options(PyObject *given, ac_optim_options *o); /* an update rule's, of a dict */
 int ac_create_init(PyObject *module);
 int ac_numpy_init(PyObject *module);
 int ac_cuda_init(PyObject *module);

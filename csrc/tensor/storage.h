@@ -62,6 +62,9 @@ void ac_storage_settled(ac_storage *s);
 static inline double ac_waiting_factor(const ac_storage *s) { return s->deferred ? s->factor : 1; }
 extern int64_t ac_deferred_scales; /* storages with a pending factor: mostly none, and nobody need look further */
 
+/* Called for every write while a CUDA graph is captured, else NULL: its replays write the same memory. */
+extern void (*ac_note_write)(ac_storage *s);
+
 /* How memory of a GPU is had and given back; set by that backend when it comes into use. */
 typedef struct {
     int (*alloc)(ac_device device, int64_t bytes, char **data, void **block);

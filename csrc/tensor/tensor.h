@@ -103,6 +103,7 @@ static inline uint32_t *ac_version(const ac_tensor *t) {
 /* Notes a write to t's memory, for autograd and for the caches. */
 static inline void ac_wrote(const ac_tensor *t) {
     t->storage->content++;
+    if (ac_note_write) ac_note_write(t->storage);
     ++*ac_version(t);
 }
 /* What Python sees as `_version`, and what saved tensors are compared by: writes to the memory and changes of t. */

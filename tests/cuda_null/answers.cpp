@@ -104,7 +104,7 @@ API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr, size_t n, CUstream) {
     return CALLED(cuMemcpyDtoHAsync_v2), memset(to, 0, n), AC_CU_SUCCESS;
 }
 
-/* -- streams and events: any address will do -------------------------------------------------------- */
+/* -- streams, events and graphs: any address will do -------------------------------------------------------- */
 
 API cuStreamCreateWithPriority(CUstream *s, unsigned, int) {
     return CALLED(cuStreamCreateWithPriority), *s = (CUstream)malloc(1), AC_CU_SUCCESS;
@@ -112,3 +112,7 @@ API cuStreamCreateWithPriority(CUstream *s, unsigned, int) {
 API cuEventCreate(CUevent *e, unsigned) { return CALLED(cuEventCreate), *e = (CUevent)malloc(1), AC_CU_SUCCESS; }
 API cuEventDestroy_v2(CUevent e) { return CALLED(cuEventDestroy_v2), free((void *)e), AC_CU_SUCCESS; }
 API cuEventElapsedTime(float *ms, CUevent, CUevent) { return CALLED(cuEventElapsedTime), *ms = 0, AC_CU_SUCCESS; }
+API cuStreamEndCapture(CUstream, CUgraph *g) { return CALLED(cuStreamEndCapture), *g = (CUgraph)1, AC_CU_SUCCESS; }
+API cuGraphInstantiateWithFlags(CUgraphExec *g, CUgraph, unsigned long long) {
+    return CALLED(cuGraphInstantiateWithFlags), *g = (CUgraphExec)1, AC_CU_SUCCESS;
+}

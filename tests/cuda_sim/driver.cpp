@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #define API extern "C" __attribute__((visibility("default"))) int
@@ -32,17 +33,28 @@ enum Result {
     NOT_FOUND = 500,
     NOT_READY = 600,
     DEVICE_LOST = 46,
-    LAUNCH_FAILED = 719
+    ILLEGAL_STATE = 401,
+    LAUNCH_FAILED = 719,
+    CAPTURE_UNSUPPORTED = 900, /* waiting for what is captured, memory that is asked for */
+    CAPTURE_INVALIDATED = 901,
+    CAPTURE_UNJOINED = 904,  /* a stream that joined a capture has work that its first stream does not wait for */
+    CAPTURE_ISOLATION = 905, /* captured work would wait for work outside */
+    CAPTURE_IMPLICIT = 906,  /* the legacy stream is used, which waits for all others */
+    CAPTURED_EVENT = 907,
+    CAPTURE_WRONG_THREAD = 908
 };
 
 typedef std::function<const char *()> Work;
 
 struct Stream;
 struct Device;
+struct Capture;
 struct Event {
-    Device *device;           /* whose streams it is for */
-    Stream *stream = nullptr; /* where it was recorded, */
-    uint64_t number = 0;      /* behind that much work */
+    Device *device;                        /* whose streams it is for */
+    Stream *stream = nullptr;              /* where it was recorded, */
+    uint64_t number = 0;                   /* behind that much work */
+    Capture *capture = nullptr;            /* that it was recorded in, */
+    std::map<Stream *, uint64_t> captured; /* behind so much work of each stream */
     bool timing = false;
     double time = 0;
 };
@@ -57,11 +69,27 @@ struct Stream {
     std::deque<Item> queue;
     uint64_t queued = 0, done = 0; /* numbers of pieces of work */
     bool draining = false;
+    Capture *capture = nullptr;            /* that its work goes to, */
+    std::map<Stream *, uint64_t> captured; /* and the work of each stream that it waits for, its own included */
 };
 /* What a program holds of a stream. Destroying the stream does not wait for its work, and the next stream gets the
  * handle. */
 struct Handle {
     Stream *stream; /* NULL: destroyed */
+};
+enum { GLOBAL, THREAD_LOCAL, RELAXED }; /* modes of capture */
+/* Work that is captured: in the order it came, which its streams' order and events allow. */
+struct Capture {
+    Stream *first;
+    int mode;
+    std::thread::id thread;
+    bool invalid = false;
+    std::vector<Work> work;
+    std::set<Stream *> streams;
+};
+struct Graph {
+    Device *device;
+    std::vector<Work> work;
 };
 struct Device {
     int index;
@@ -88,14 +116,17 @@ struct State {
     std::map<void *, size_t> pinned;
     std::map<std::string, Function> functions;
     std::set<Event *> events;
+    std::set<Capture *> captures;
+    std::set<Graph *> graphs, executables;
     std::vector<Handle *> free_handles;
     std::string wrong; /* what a kernel did; every later call fails */
     double clock = 0;
-    long long fail_alloc = 0, fail_launch = 0, syncs = 0, launches = 0, copies = 0, open = 0;
+    long long fail_alloc = 0, fail_launch = 0, syncs = 0, launches = 0, copies = 0, replays = 0, open = 0;
     Function *running = nullptr;
 } sim;
 
 thread_local std::vector<Device *> contexts;
+thread_local int capture_mode = GLOBAL; /* of this thread, for calls that a capture does not stand */
 
 typedef std::lock_guard<std::recursive_mutex> Lock;
 
@@ -114,6 +145,37 @@ Stream *stream_of(void *handle) { /* NULL: not one of the current device */
     Stream *s = handle ? ((Handle *)handle)->stream : &here()->legacy;
     return s && s->device == here() ? s : nullptr;
 }
+
+/* -- captures --------------------------------------------------------------------------------------- */
+
+int invalidate(Capture *c, int why) { return c->invalid = true, why; }
+
+/* A call that a capture does not stand: the thread's own, and in global mode that of any thread. */
+int unsafe_call() {
+    if (capture_mode == RELAXED) return SUCCESS;
+    for (Capture *c : sim.captures) {
+        bool own = c->thread == std::this_thread::get_id();
+        if (c->mode == RELAXED || (!own && (c->mode == THREAD_LOCAL || capture_mode == THREAD_LOCAL))) continue;
+        return invalidate(c, CAPTURE_UNSUPPORTED);
+    }
+    return SUCCESS;
+}
+#define SAFE_IN_CAPTURE                                                                                                \
+    if (int u_ = unsafe_call()) return u_
+
+/* Waiting for, or asking, the work of a stream. */
+int refuse_wait(Stream *s) { return s->capture ? invalidate(s->capture, CAPTURE_UNSUPPORTED) : unsafe_call(); }
+
+/* A stream that work is about to be queued on. */
+int refuse_use(Stream *s) {
+    if (s->capture) return s->capture->invalid ? CAPTURE_INVALIDATED : SUCCESS;
+    for (Capture *c : sim.captures)
+        if (s == &c->first->device->legacy && c->thread == std::this_thread::get_id())
+            return invalidate(c, CAPTURE_IMPLICIT);
+    return SUCCESS;
+}
+#define USABLE(s)                                                                                                      \
+    if (int r_ = refuse_use(s)) return r_
 
 /* -- memory is open to this process only while the device works ------------------------------------- */
 
@@ -184,6 +246,11 @@ void drain(Device *d) {
 
 enum { MOST_QUEUED = 20000 };
 void enqueue(Stream *s, Item item) {
+    if (s->capture) {
+        s->capture->work.push_back(std::move(item.work));
+        s->captured[s]++;
+        return;
+    }
     s->queue.push_back(std::move(item));
     s->queued++;
     if (sim.guard || s->queue.size() > MOST_QUEUED) drain(s);
@@ -202,6 +269,7 @@ extern "C" __attribute__((visibility("default"))) int sim_enqueue(void *stream, 
     ENTER;
     Stream *s = stream_of(stream);
     if (!s) return BAD_CONTEXT;
+    USABLE(s);
     std::shared_ptr<void> keep(context, drop);
     enqueue(s, {[work, keep]() -> const char * { return work(keep.get()); }});
     return SUCCESS;
@@ -244,6 +312,14 @@ API cuGetErrorName(int e, const char **name) {
                                                       {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
                                                       {NOT_READY, "CUDA_ERROR_NOT_READY"},
                                                       {DEVICE_LOST, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+                                                      {ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE"},
+                                                      {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+                                                      {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+                                                      {CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+                                                      {CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+                                                      {CAPTURE_IMPLICIT, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"},
+                                                      {CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT"},
+                                                      {CAPTURE_WRONG_THREAD, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD"},
                                                       {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"}};
     auto it = names.find(e);
     return it == names.end() ? (*name = nullptr, INVALID) : (*name = it->second, SUCCESS);
@@ -309,6 +385,9 @@ API cuCtxPopCurrent_v2(void **c) {
 API cuCtxSynchronize(void) {
     ENTER;
     if (!here()) return BAD_CONTEXT;
+    SAFE_IN_CAPTURE;
+    for (Capture *c : sim.captures)
+        if (c->first->device == here()) return invalidate(c, CAPTURE_UNSUPPORTED);
     drain(here());
     return after_wait();
 }
@@ -317,6 +396,7 @@ API cuCtxSynchronize(void) {
 
 API cuModuleLoadData(void **m, const void *) {
     ENTER;
+    SAFE_IN_CAPTURE;
     return here() ? (*m = here(), SUCCESS) : BAD_CONTEXT;
 }
 API cuModuleGetFunction(void **f, void *, const char *name) {
@@ -339,6 +419,7 @@ API cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
     Stream *s = stream_of(stream);
     if (!s || gy != 1 || gz != 1 || by != 1 || bz != 1) return INVALID;
     if (shared > SHARED_UNASKED) return INVALID; /* more is for functions that ask for it */
+    USABLE(s);
     if (sim.fail_launch && --sim.fail_launch == 0) return LAUNCH_FAILED;
     Function *function = (Function *)f;
     auto args = std::make_shared<std::vector<char>>((char *)params[0], (char *)params[0] + function->bytes);
@@ -379,6 +460,7 @@ API cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
     Device *d = here();
     size_t left, total, whole = whole_of(bytes), at;
     if (!d) return BAD_CONTEXT;
+    SAFE_IN_CAPTURE;
     if (sim.fail_alloc && --sim.fail_alloc == 0) return OUT_OF_MEMORY;
     cuMemGetInfo_v2(&left, &total);
     if (bytes > left) return OUT_OF_MEMORY;
@@ -404,6 +486,7 @@ API cuMemFree_v2(unsigned long long p) {
     ENTER;
     Device *d = owner_of(p);
     if (!d) return INVALID;
+    SAFE_IN_CAPTURE;
     drain(d); /* as the real one: freeing waits for the device */
     auto it = d->live.find(p - (unsigned long long)d->base);
     if (it == d->live.end()) return INVALID;
@@ -416,6 +499,7 @@ API cuMemFree_v2(unsigned long long p) {
 }
 API cuMemHostAlloc(void **p, size_t bytes, unsigned) {
     ENTER;
+    SAFE_IN_CAPTURE;
     if (sim.fail_alloc && --sim.fail_alloc == 0) return OUT_OF_MEMORY;
     void *at = mmap(nullptr, pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return OUT_OF_MEMORY;
@@ -426,6 +510,7 @@ API cuMemHostAlloc(void **p, size_t bytes, unsigned) {
 }
 API cuMemFreeHost(void *p) {
     ENTER;
+    SAFE_IN_CAPTURE;
     auto it = sim.pinned.find(p);
     if (it == sim.pinned.end()) return INVALID;
     size_t bytes = it->second;
@@ -455,6 +540,8 @@ API cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, 
     ENTER;
     Stream *s = stream_of(stream);
     if (!s || !is_live(to, bytes)) return INVALID;
+    USABLE(s);
+    if (s->capture && !is_pinned(from, bytes)) return invalidate(s->capture, CAPTURE_UNSUPPORTED);
     sim.copies++;
     if (is_pinned(from, bytes)) {
         enqueue(s, {[=]() -> const char * {
@@ -481,6 +568,8 @@ API cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *
     Stream *s = stream_of(stream);
     if (!s || !is_live(from, bytes)) return INVALID;
     bool pinned = is_pinned(to, bytes);
+    USABLE(s);
+    if (s->capture && !pinned) return invalidate(s->capture, CAPTURE_UNSUPPORTED);
     sim.copies++;
     enqueue(s, {[=]() -> const char * {
                 return !is_live(from, bytes) || (pinned && !is_pinned(to, bytes))
@@ -495,6 +584,7 @@ API cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t 
     ENTER;
     Stream *s = stream_of(stream);
     if (!s || !is_live(to, bytes) || !is_live(from, bytes)) return INVALID;
+    USABLE(s);
     sim.copies++;
     enqueue(s, {[=]() -> const char * { return memmove((void *)to, (void *)from, bytes), nullptr; }});
     return SUCCESS;
@@ -506,6 +596,7 @@ API cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, vo
     ENTER;
     Stream *s = stream_of(stream);
     if (!s || !is_live(to, bytes)) return INVALID;
+    USABLE(s);
     enqueue(s, {[=]() -> const char * { return memset((void *)to, value, bytes), nullptr; }});
     return SUCCESS;
 }
@@ -538,6 +629,7 @@ API cuStreamSynchronize(void *stream) {
     ENTER;
     Stream *s = stream_of(stream);
     if (!s) return BAD_CONTEXT;
+    if (int r = refuse_wait(s)) return r;
     drain(s);
     return after_wait();
 }
@@ -545,14 +637,29 @@ API cuStreamQuery(void *stream) { /* asking again and again must come to an end 
     ENTER;
     Stream *s = stream_of(stream);
     if (!s) return BAD_CONTEXT;
+    if (int r = refuse_wait(s)) return r;
     if (!s->queue.empty()) step(s);
     return s->queue.empty() ? failed() : NOT_READY;
+}
+/* Captured work waits for captured work: a stream that does joins the capture. */
+static int join_capture(Stream *s, Event *e) {
+    if (!e->capture)
+        return e->stream ? invalidate(s->capture, CAPTURE_ISOLATION) : SUCCESS; /* never recorded: nothing */
+    if (e->capture->invalid) return CAPTURE_INVALIDATED;
+    if (s->capture && s->capture != e->capture) return invalidate(s->capture, CAPTURE_ISOLATION);
+    if (s == &s->device->legacy) return invalidate(e->capture, CAPTURE_IMPLICIT);
+    s->capture = e->capture;
+    s->capture->streams.insert(s);
+    for (auto &work : e->captured) s->captured[work.first] = std::max(s->captured[work.first], work.second);
+    return SUCCESS;
 }
 API cuStreamWaitEvent(void *stream, void *event, unsigned) {
     ENTER;
     Stream *s = stream_of(stream);
     Event *e = (Event *)event;
     if (!s || !sim.events.count(e)) return BAD_HANDLE;
+    USABLE(s);
+    if (e->capture || s->capture) return join_capture(s, e);
     Item item;
     item.wait = e->stream, item.wait_number = e->number;
     if (e->stream && e->stream != s) enqueue(s, std::move(item));
@@ -580,7 +687,10 @@ API cuEventRecord(void *event, void *stream) {
     Event *e = (Event *)event;
     Stream *s = stream_of(stream);
     if (!s || !sim.events.count(e) || e->device != s->device) return BAD_HANDLE;
+    USABLE(s);
     if (e->stream) drain(e->stream, e->number); /* its earlier place is forgotten */
+    e->stream = nullptr, e->capture = s->capture, e->captured = s->captured;
+    if (s->capture) return SUCCESS;
     Item item;
     item.event = e;
     enqueue(s, std::move(item));
@@ -591,6 +701,8 @@ API cuEventQuery(void *event) {
     ENTER;
     Event *e = (Event *)event;
     if (!sim.events.count(e)) return BAD_HANDLE;
+    if (e->capture) return invalidate(e->capture, CAPTURED_EVENT);
+    SAFE_IN_CAPTURE;
     if (!e->stream || e->stream->done >= e->number) return SUCCESS;
     step(e->stream);
     return e->stream->done >= e->number ? failed() : NOT_READY;
@@ -599,6 +711,8 @@ API cuEventSynchronize(void *event) {
     ENTER;
     Event *e = (Event *)event;
     if (!sim.events.count(e)) return BAD_HANDLE;
+    if (e->capture) return invalidate(e->capture, CAPTURED_EVENT);
+    SAFE_IN_CAPTURE;
     if (e->stream) drain(e->stream, e->number);
     return after_wait();
 }
@@ -609,6 +723,87 @@ API cuEventElapsedTime(float *ms, void *from, void *to) {
         return BAD_HANDLE;
     if ((a->stream && a->stream->done < a->number) || (b->stream && b->stream->done < b->number)) return NOT_READY;
     *ms = (float)(b->time - a->time);
+    return SUCCESS;
+}
+
+/* -- graphs ----------------------------------------------------------------------------------------- */
+
+API cuStreamBeginCapture_v2(void *stream, int mode) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s) return BAD_CONTEXT;
+    if (s == &s->device->legacy) return CAPTURE_UNSUPPORTED;
+    if (s->capture) return ILLEGAL_STATE;
+    Capture *c = new Capture{s, mode, std::this_thread::get_id(), false, {}, {s}};
+    sim.captures.insert(c);
+    s->capture = c;
+    return SUCCESS;
+}
+API cuStreamEndCapture(void *stream, void **graph) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    *graph = nullptr;
+    if (!s) return BAD_CONTEXT;
+    Capture *c = s->capture;
+    if (!c || c->first != s) return ILLEGAL_STATE;
+    if (c->mode != RELAXED && c->thread != std::this_thread::get_id()) return CAPTURE_WRONG_THREAD;
+    int result = c->invalid ? CAPTURE_INVALIDATED : SUCCESS;
+    for (Stream *other : c->streams)
+        if (!result && s->captured[other] < other->captured[other]) result = CAPTURE_UNJOINED;
+    for (Stream *other : c->streams) other->capture = nullptr, other->captured.clear();
+    for (Event *e : sim.events)
+        if (e->capture == c) e->capture = nullptr, e->captured.clear();
+    sim.captures.erase(c);
+    if (!result) {
+        Graph *g = new Graph{s->device, std::move(c->work)};
+        sim.graphs.insert(g);
+        *graph = g;
+    }
+    delete c;
+    return result;
+}
+API cuStreamIsCapturing(void *stream, int *status) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s) return BAD_CONTEXT;
+    return *status = !s->capture ? 0 : s->capture->invalid ? 2 : 1, SUCCESS;
+}
+API cuThreadExchangeStreamCaptureMode(int *mode) {
+    std::swap(*mode, capture_mode);
+    return SUCCESS;
+}
+API cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
+    ENTER;
+    if (!sim.graphs.count((Graph *)graph)) return INVALID;
+    Graph *g = new Graph(*(Graph *)graph);
+    sim.executables.insert(g);
+    return *exec = g, SUCCESS;
+}
+API cuGraphDestroy(void *graph) {
+    ENTER;
+    if (!sim.graphs.erase((Graph *)graph)) return INVALID;
+    delete (Graph *)graph;
+    return SUCCESS;
+}
+API cuGraphLaunch(void *exec, void *stream) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s || !sim.executables.count((Graph *)exec)) return INVALID;
+    USABLE(s);
+    if (s->capture) return invalidate(s->capture, CAPTURE_UNSUPPORTED);     /* graphs within graphs are not simulated */
+    auto work = std::make_shared<std::vector<Work>>(((Graph *)exec)->work); /* it may be destroyed before its turn */
+    sim.replays++;
+    enqueue(s, {[=]() -> const char * {
+                for (Work &one : *work)
+                    if (const char *wrong = one ? one() : nullptr) return wrong;
+                return nullptr;
+            }});
+    return SUCCESS;
+}
+API cuGraphExecDestroy(void *exec) {
+    ENTER;
+    if (!sim.executables.erase((Graph *)exec)) return INVALID;
+    delete (Graph *)exec;
     return SUCCESS;
 }
 
@@ -628,6 +823,9 @@ extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const
     if (w == "syncs") return sim.syncs;
     if (w == "launches") return sim.launches;
     if (w == "copies") return sim.copies;
+    if (w == "replays") return sim.replays;
+    if (w == "captures") return (long long)sim.captures.size();
+    if (w == "graphs") return (long long)(sim.graphs.size() + sim.executables.size());
     if (w == "pinned") return (long long)sim.pinned.size();
     if (w == "events") return (long long)sim.events.size();
     for (auto &d : sim.devices) {

@@ -60,26 +60,27 @@ def _total_norm(every: List[Tensor], norm_type: float, error_if_nonfinite: bool)
     return make.full((), total, dtype=dtype, device=every[0].device if every else None)
 
 
-def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, foreach: Any = None) -> None:
+def clip_grads_with_norm_(parameters: Any, max_norm: Union[float, Tensor], total_norm: Tensor, foreach: Any = None) -> None:
     """Scales gradients by max_norm / total_norm where that is below 1."""
     grads = [g.detach() for g in _grads(parameters)]
     if total_norm.is_meta:
         return
     if grads and grads[0].is_cuda and _one_device(grads) and total_norm.device == grads[0].device:  # without waiting for it
-        _C._scale_all(grads, 1.0, (float(max_norm) / (total_norm.double() + 1e-6)).clamp(max=1.0))
+        limit = max_norm.double() if isinstance(max_norm, Tensor) and max_norm.device == total_norm.device else float(max_norm)
+        _C._scale_all(grads, 1.0, (limit / (total_norm.double() + 1e-6)).clamp(max=1.0))
         return
     factor = float(max_norm) / (total_norm.item() + 1e-6)
     if not factor >= 1.0:  # nan spreads, as in torch
         _C._scale_all(grads, factor)
 
 
-def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float, norm_type: float = 2.0,
+def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: Union[float, Tensor], norm_type: float = 2.0,
                     error_if_nonfinite: bool = False, foreach: Any = None) -> Tensor:
     """Scales all gradients together, in place, so that their norm is at most ``max_norm``; returns the norm
-    before. RuntimeError for a norm that is not finite, with ``error_if_nonfinite``. Under a GradScaler,
-    call ``scaler.unscale_(optimizer)`` first."""
+    before. A limit on the gradients' GPU is not waited for. RuntimeError for a norm that is not finite, with
+    ``error_if_nonfinite``. Under a GradScaler, call ``scaler.unscale_(optimizer)`` first."""
     params = _listed(parameters)
-    announce.clipping(params, "clip_grad_norm_", float(max_norm))
+    announce.clipping(params, "clip_grad_norm_", None if isinstance(max_norm, Tensor) and max_norm.is_cuda else float(max_norm))
     grads = _grads(params)
     total = _total_norm(grads, float(norm_type), error_if_nonfinite)
     clip_grads_with_norm_(params, max_norm, total)

@@ -1,0 +1,540 @@
+"""CUDA graphs: what is captured, replayed and refused, on a simulated or real GPU. The driver's own refusals are in test_cuda_capture.py."""
+
+import gc
+import threading
+
+import pytest
+from where import FEWER, ON_GPU, simulated, simulator
+
+import ampc
+from ampc import nn
+
+pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs a GPU, or the simulated one")
+F = ampc.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def no_capture_is_left():
+    yield
+    assert not ampc.cuda.is_current_stream_capturing() and ampc.cuda.current_stream() == ampc.cuda.default_stream()
+    if ON_GPU and ampc._C._cuda_is_simulated():
+        assert simulator("captures") == 0
+
+
+def captured(f, **options):
+    """A graph of f(), and its result."""
+    g = ampc.cuda.CUDAGraph()
+    with ampc.cuda.graph(g, **options):
+        result = f()
+    return g, result
+
+
+# -- capture and replay ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_replay_runs_the_same_work_on_what_the_inputs_hold_now():
+    x = ampc.arange(6.0)
+    g, y = captured(lambda: (x * 2).cumsum(0) + 1)
+    for values in ([1.0] * 6, [2.0, 0.0, 0.0, 1.0, 0.0, 5.0]):
+        x.copy_(ampc.tensor(values))
+        g.replay()
+        assert y.tolist() == ((x * 2).cumsum(0) + 1).tolist()
+
+
+@simulated
+def test_capturing_runs_nothing_and_a_replay_is_one_call():
+    x = ampc.ones(8)
+    (x + 1) * 3  # the kernels are found
+    ampc.cuda.synchronize()
+    work, replays = simulator("launches"), simulator("replays")
+    g, y = captured(lambda: (x + 1) * 3)
+    assert simulator("launches") > work
+    work = simulator("launches")
+    g.replay(), g.replay()
+    assert simulator("launches") == work and simulator("replays") == replays + 2 and y.tolist() == [6.0] * 8
+
+
+def test_numbers_of_the_cpu_are_captured_as_they_are():
+    x, two = ampc.ones(3), ampc.tensor(2.0, device="cpu")
+    g, (a, b) = captured(lambda: (x * two, ampc.where(x > 0, ampc.tensor(7, device="cpu"), x)))
+    two.fill_(9)
+    g.replay()
+    assert a.tolist() == [2.0] * 3 and b.tolist() == [7.0] * 3
+
+
+def test_random_numbers_go_on_from_replay_to_replay():
+    x = ampc.ones(64)
+    draws = (lambda: F.dropout(x, 0.5), lambda: ampc.rand(5), lambda: ampc.randn(5), lambda: ampc.randint(0, 1000, (5,)),
+             lambda: ampc.randn(5, dtype=ampc.float64))
+    ampc.manual_seed(3)
+    expected = [[f().tolist() for f in draws] for _ in range(3)]
+    after = ampc.rand(2).tolist()
+    g, made = captured(lambda: [f() for f in draws])
+    ampc.manual_seed(3)
+    got = []
+    for _ in range(3):
+        g.replay()
+        got.append([y.tolist() for y in made])
+    assert got == expected and got[0] != got[1] and ampc.rand(2).tolist() == after
+
+
+def test_a_capture_takes_no_random_numbers():
+    ampc.manual_seed(4)
+    expected = ampc.rand(3).tolist()
+    ampc.manual_seed(4)
+    captured(lambda: ampc.rand(100))
+    assert ampc.rand(3).tolist() == expected
+
+
+def test_a_graph_draws_the_numbers_of_another_graphs_dropout_again():
+    x = ampc.ones(64, requires_grad=True)
+    forward, y = captured(lambda: F.dropout(x, 0.5))
+    backward, grad = captured(lambda: ampc.autograd.grad(y.sum(), x)[0])
+    for _ in range(3):
+        forward.replay(), backward.replay()
+        assert grad.tolist() == y.tolist()
+    forward.replay()
+    assert ampc.autograd.grad(F.dropout(x, 0.5).sum(), x)[0].tolist() != y.tolist()
+    loss = y.sum()
+    forward.reset()
+    with pytest.raises(RuntimeError, match="drew these random numbers does not exist any more"):
+        loss.backward()
+
+
+def test_seeding_within_a_capture_is_refused():
+    with pytest.raises(RuntimeError, match="seeded during the capture"):
+        captured(lambda: (ampc.manual_seed(1), ampc.rand(2)))
+
+
+def test_what_a_replay_writes_is_known_to_be_written():
+    """Copies of weights in 16 bits, and autograd, notice."""
+    layer, x = nn.Linear(64, 64), ampc.randn(32, 64)
+
+    def product():
+        with ampc.no_grad(), ampc.autocast("cuda"):
+            return layer(x).tolist()
+
+    before, version = product(), layer.weight._version
+    g, _ = captured(lambda: layer.weight.detach().mul_(2))
+    assert product() == before
+    g.replay()
+    with ampc.no_grad():
+        expected = F.linear(x.half(), layer.weight.half(), layer.bias.half()).tolist()
+    assert layer.weight._version > version and product() == expected != before
+
+
+def test_other_streams_take_part_when_they_join():
+    x, side = ampc.ones(1000), ampc.cuda.Stream()
+    g = ampc.cuda.CUDAGraph()
+    with ampc.cuda.graph(g):
+        y = x + 1
+        side.wait_stream(ampc.cuda.current_stream())
+        with ampc.cuda.stream(side):
+            z = y * 3
+        ampc.cuda.current_stream().wait_stream(side)
+        w = z + y
+        z.record_stream(ampc.cuda.current_stream())
+        del z
+    x.fill_(4)
+    g.replay()
+    assert w.tolist() == [20.0] * 1000
+
+
+def test_a_stream_that_does_not_join_is_an_error():
+    x, side = ampc.ones(10), ampc.cuda.Stream()
+    g = ampc.cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match="UNJOINED"), ampc.cuda.graph(g):
+        side.wait_stream(ampc.cuda.current_stream())
+        with ampc.cuda.stream(side):
+            x * 2
+    assert (x * 2).tolist() == [2.0] * 10
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------------------------
+
+REFUSED = {"item": lambda x: x.sum().item(), "tolist": lambda x: x.tolist(), "to_device": lambda x: x.cpu(), "nonzero": lambda x: x.nonzero(),
+           "nonzero ": lambda x: x[x > 0], "item ": lambda x: bool(x.sum() > 0), "waiting for the GPU": lambda x: ampc.cuda.synchronize(),
+           "waiting for a stream": lambda x: ampc.cuda.current_stream().synchronize(), "asking whether a stream is done": lambda x: ampc.cuda.current_stream().query(),
+           "a copy from the CPU": lambda x: ampc.ones(3, device="cpu").cuda(), "emptying the cache": lambda x: ampc.cuda.empty_cache(),
+           "randperm": lambda x: ampc.randperm(5), "inv": lambda x: ampc.linalg.inv(x.view(2, 2))}
+
+
+@pytest.mark.parametrize("what", list(REFUSED))
+def test_what_cannot_be_captured_names_the_line_and_the_operator(what):
+    x, g = ampc.ones(4), ampc.cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match=r"cannot be captured in a CUDA graph") as error, ampc.cuda.graph(g):
+        y = x * 2
+        REFUSED[what](y)  # this line
+    said = str(error.value)
+    assert "test_cuda_graphs.py:" in said and f": {what.strip()}" in said
+    assert not ampc.cuda.is_current_stream_capturing() and (x * 2).tolist() == [2.0] * 4
+    again, y = captured(lambda: x * 3)
+    again.replay()
+    assert y.tolist() == [3.0] * 4
+    with pytest.raises(RuntimeError, match="nothing was captured"):
+        g.replay()
+
+
+def step_of_a_script(x):
+    loss = (x * 2).sum()
+    return loss.item()
+
+
+def test_the_line_is_the_innermost_of_the_script():
+    x = ampc.ones(4)
+    with pytest.raises(RuntimeError) as error:
+        captured(lambda: step_of_a_script(x))
+    line = step_of_a_script.__code__.co_firstlineno + 2
+    assert str(error.value).startswith(f"{__file__}:{line}: `return loss.item()`: item: a copy to the CPU cannot be captured")
+
+
+def test_an_error_that_the_script_catches_is_not_forgotten():
+    x = ampc.ones(4)
+
+    def f():
+        with pytest.raises(RuntimeError):
+            x.sum().item()
+
+    with pytest.raises(RuntimeError, match="met something that cannot be captured"):
+        captured(f)
+
+
+def test_an_exception_of_the_script_ends_the_capture():
+    x, g = ampc.ones(4), ampc.cuda.CUDAGraph()
+    with pytest.raises(KeyError, match="own"), ampc.cuda.graph(g):
+        x * 2
+        raise KeyError("own")
+    with ampc.cuda.graph(g):  # it can be captured after all
+        y = x * 2
+    g.replay()
+    assert y.tolist() == [2.0] * 4
+
+
+def test_wrong_calls():
+    x, g = ampc.ones(3), ampc.cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match="default stream cannot be captured"):
+        g.capture_begin()
+    with pytest.raises(ValueError, match="`capture_error_mode` must be one of"):
+        ampc.cuda.graph(g, capture_error_mode="strict").__enter__()
+    for bad in (3, (0, 10**9)):
+        with pytest.raises(ValueError, match="pool: expected what graph_pool_handle"):
+            g.capture_begin(pool=bad)
+    with pytest.raises(TypeError, match="expected a CUDAGraph, got NoneType"):
+        ampc.cuda.graph(None)
+    for call in (g.replay, g.pool, g.instantiate):
+        with pytest.raises(RuntimeError, match="nothing was captured"):
+            call()
+    with pytest.raises(RuntimeError, match="capturing another CUDA graph"), ampc.cuda.graph(g):
+        other = ampc.cuda.CUDAGraph()
+        other.capture_begin()
+    g, _ = captured(lambda: x + 1)
+    with pytest.raises(RuntimeError, match="has been captured already"), ampc.cuda.graph(g):
+        pass
+    with pytest.raises(RuntimeError, match="the replay of another CUDA graph cannot be captured"):
+        captured(g.replay)
+    with pytest.raises(NotImplementedError, match="keep_graph"):
+        ampc.cuda.CUDAGraph(keep_graph=True)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_graphs_memory_stays_while_it_lives():
+    x = ampc.ones(1 << 16)
+    g, y = captured(lambda: ((x + 1) * (x + 2)).sum() + 1)
+    ampc.cuda.empty_cache()
+    others = [ampc.full((1 << 16,), -1.0) for _ in range(8)]  # would lie where the captured temporaries lie
+    g.replay()
+    assert y.item() == 6 * (1 << 16) + 1 and all(o.sum().item() == -(1 << 16) for o in others)
+
+
+@simulated
+def test_a_graphs_memory_is_everybodys_when_it_is_gone():
+    x = ampc.ones(1 << 20)
+    ampc.cuda.synchronize(), gc.collect(), ampc.cuda.empty_cache()
+    held, graphs = ampc.cuda.memory_reserved(), simulator("graphs")
+    g, y = captured(lambda: (x + 1) * 2)
+    assert ampc.cuda.memory_reserved() > held and simulator("graphs") == graphs + 1
+    g.replay()
+    assert y[0].item() == 4
+    del g, y
+    gc.collect(), ampc.cuda.empty_cache()
+    assert ampc.cuda.memory_reserved() <= held + (2 << 20) and simulator("graphs") == graphs
+
+
+def test_graphs_that_share_a_pool():
+    x, pool = ampc.ones(1000), ampc.cuda.graph_pool_handle()
+    first, y = captured(lambda: (x + 1) * 2, pool=pool)
+    second, z = captured(lambda: (y + 1) * 2, pool=first.pool())
+    assert second.pool() == pool and y.data_ptr() != z.data_ptr()
+    del pool
+    gc.collect()
+    first.replay(), second.replay()
+    assert z.tolist() == [10.0] * 1000
+
+
+def test_a_graph_that_dies_within_a_capture():
+    x = ampc.ones(10)
+    dying, _ = captured(lambda: x + 1)
+    dying.replay()
+
+    def f():
+        nonlocal dying
+        del dying
+        gc.collect()
+        return x + 2
+
+    g, y = captured(f)
+    g.replay()
+    assert y.tolist() == [3.0] * 10
+
+
+def test_other_threads_work_during_a_capture():
+    x, done = ampc.ones(1000, device="cuda"), []
+
+    def work():
+        s = ampc.cuda.Stream()
+        with ampc.cuda.stream(s):
+            big = [ampc.full((1 << 18,), float(i), device="cuda") for i in range(4)]  # memory that the driver is asked for
+            done.append(sum(big[1:], big[0]))
+
+    def f():
+        y = x + 1
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return y * 2
+
+    g, y = captured(f, capture_error_mode="thread_local")
+    g.replay()
+    ampc.cuda.synchronize()
+    assert y.tolist() == [4.0] * 1000 and done[0][0].item() == 6
+
+
+# -- optimizers --------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [lambda p: ampc.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: ampc.optim.NAdam(p, lr=0.01),
+                                  lambda p: ampc.optim.AdamW(p, lr=0.01, amsgrad=True)], ids=["SGD", "NAdam", "AdamW"])
+def test_a_captured_step_follows_the_learning_rate(make):
+    def start():
+        ampc.manual_seed(2)
+        layer = nn.Linear(5, 3)
+        return layer, make(layer.parameters()), ampc.randn(4, 5)
+
+    def step(layer, optimizer, x):
+        optimizer.zero_grad()
+        layer(x).square().sum().backward()
+        optimizer.step()
+
+    eager, graphed = start(), start()
+    step(*eager), step(*graphed)
+    graphed[1].zero_grad()
+    g, _ = captured(lambda: step(*graphed))
+    for rate in (0.05, 0.05, 0.2, 0.01):
+        for made in (eager, graphed):
+            made[1].param_groups[0]["lr"] = rate
+        step(*eager), g.replay()
+        assert [p.tolist() for p in eager[0].parameters()] == [p.tolist() for p in graphed[0].parameters()]
+
+
+def test_stochastic_rounding_draws_anew_at_each_replay():
+    def start():
+        ampc.manual_seed(2)
+        w = ampc.ones(64, dtype=ampc.bfloat16, requires_grad=True)
+        w.grad = ampc.full((64,), 1e-3, dtype=ampc.bfloat16)
+        return w, ampc.optim.SGD([w], lr=0.5, rounding="stochastic")
+
+    (w, eager), (v, graphed) = start(), start()
+    g, _ = captured(graphed.step)
+    ampc.manual_seed(7)
+    expected = [(eager.step(), w.tolist())[1] for _ in range(6)]
+    ampc.manual_seed(7)
+    assert [(g.replay(), v.tolist())[1] for _ in range(6)] == expected and len(set(map(tuple, expected))) > 2
+
+
+# -- a whole step ------------------------------------------------------------------------------------------------------------------------
+
+
+def make_model():
+    ampc.manual_seed(3)
+    return nn.Sequential(nn.Linear(12, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4))
+
+
+def make_batches(n, size=8):
+    ampc.manual_seed(5)
+    return [(ampc.randn(size, 12), ampc.randint(0, 4, (size,))) for _ in range(n)]
+
+
+def eager_step(model, optimizer, scaler, x, y, limit):
+    optimizer.zero_grad()
+    with ampc.autocast("cuda", dtype=ampc.float16):
+        loss = F.cross_entropy(model(x), y)
+    scaler.scale(loss).backward()
+    if limit is not None:
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), limit)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss
+
+
+def train(make_optimizer, limit, steps, graphed, batches=None):
+    model = make_model()
+    optimizer = make_optimizer(model.parameters())
+    scaler = ampc.amp.GradScaler("cuda", init_scale=2.0**19, growth_interval=4)
+    scheduler = ampc.optim.lr_scheduler.StepLR(optimizer, 7, 0.9)
+    step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler, max_norm=limit) if graphed else None
+    ampc.manual_seed(9)
+    seen = []
+    for i, (x, y) in enumerate(make_batches(steps) if batches is None else batches):
+        if i == steps // 2 and limit is not None:
+            limit = limit / 2
+            if graphed:
+                step.max_norm = limit
+        loss = step(x, y) if graphed else eager_step(model, optimizer, scaler, x, y, limit)
+        scheduler.step()
+        seen.append([loss.item(), scaler.get_scale(), scaler.last_step.skipped])
+        if i % 10 == 0 or scaler.last_step.skipped:
+            last = scaler.last_step
+            seen[-1] += [last.loss, last.scale, last.lr, last.grad_norm, last.amax, last.infs, [v.tolist() for v in model.state_dict().values()],
+                         [p.grad.tolist() for p in model.parameters()]]
+    return seen, [s.skipped for s in scaler.ledger], repr(optimizer.state_dict())
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote", "ignore:.*scheduler-after-skip")
+@pytest.mark.parametrize("limit", [0.5, None], ids=["clipped", "not clipped"])
+@pytest.mark.parametrize("make", [lambda p: ampc.optim.AdamW(p, lr=1e-2), lambda p: ampc.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True)], ids=["AdamW", "SGD"])
+def test_a_graphed_step_is_the_eager_step_bit_for_bit(make, limit, request):
+    steps = 60 if request.config.getoption("--device") == "ptx" else 200
+    eager, graphed = (train(make, limit, steps, each) for each in (False, True))
+    for i, (a, b) in enumerate(zip(eager[0], graphed[0])):
+        assert repr(a) == repr(b), f"step {i}"  # nan is equal to itself there
+    assert eager == graphed or repr(eager) == repr(graphed)
+    scales = [scale for _, scale, *_ in eager[0]]
+    assert {-1, 1} == {(b > a) - (b < a) for a, b in zip(scales, scales[1:])} - {0} and 1 < sum(eager[1]) < steps / 2, "it should grow and shrink"
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_batches_of_other_shapes_and_the_other_mode_are_captured_by_themselves():
+    batches = [b for pair in zip(make_batches(12), make_batches(12, size=5)) for b in pair]
+    make = lambda p: ampc.optim.AdamW(p, lr=1e-2)  # noqa: E731
+    eager, graphed = (train(make, 1.0, len(batches), each, batches) for each in (False, True))
+    assert repr(eager) == repr(graphed)
+    model = make_model()
+    step = ampc.cuda.graph_step(model, F.cross_entropy, ampc.optim.SGD(model.parameters(), lr=0.0), dtype=ampc.float32, warmup=1)
+    x, y = make_batches(1)[0]
+    noisy = [step(x, y).item() for _ in range(4)]
+    model.eval()
+    assert len(set(noisy)) == 4 and len({step(x, y).item() for _ in range(4)}) == 1
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_a_state_that_is_loaded_is_not_passed_by():
+    def train(graphed):
+        model, x, y = make_model(), *make_batches(1)[0]
+        optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=1e-2), ampc.amp.GradScaler("cuda", init_scale=2.0**12, growth_interval=3)
+        step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler) if graphed else lambda x, y: eager_step(model, optimizer, scaler, x, y, None)
+        seen = []
+        for i in range(12):
+            if i == 4:
+                saved = [{k: v.clone() for k, v in model.state_dict().items()}, optimizer.state_dict(), scaler.state_dict()]
+                saved[1] = {**saved[1], "state": {n: {k: v.clone() for k, v in s.items()} for n, s in saved[1]["state"].items()}}
+            if i == 7:
+                model.load_state_dict(saved[0]), optimizer.load_state_dict(saved[1]), scaler.load_state_dict(saved[2])
+            seen.append((step(x, y).item(), scaler.get_scale(), [p.tolist() for p in model.parameters()]))
+        return seen
+
+    assert train(True) == train(False)
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_a_step_that_cannot_be_captured_names_the_line_and_goes_on_without_a_graph():
+    model = make_model()
+    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cuda")
+    losses = []
+
+    def loss_fn(out, y):
+        loss = F.cross_entropy(out, y)
+        losses.append(loss.item())
+        return loss
+
+    step = ampc.cuda.graph_step(model, loss_fn, optimizer, scaler, warmup=1)
+    x, y = make_batches(1)[0]
+    step(x, y)
+    with pytest.raises(RuntimeError, match=r"test_cuda_graphs.py:\d+: `losses.append\(loss.item\(\)\)`: item: a copy to the CPU cannot be captured"):
+        step(x, y)
+    eager_step(model, optimizer, scaler, x, y, None)
+    assert len(scaler.ledger) == 2
+
+
+def test_the_step_says_what_it_needs(request):
+    model = make_model()
+    optimizer = ampc.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="LBFGS is computed in Python"):
+        ampc.cuda.graph_step(model, F.cross_entropy, ampc.optim.LBFGS(model.parameters()))
+    with pytest.raises(TypeError, match="`scaler` must be a GradScaler or None, got int"):
+        ampc.cuda.graph_step(model, F.cross_entropy, optimizer, 3)
+    with pytest.raises(ValueError, match="`warmup` must be at least 1"):
+        ampc.cuda.graph_step(model, F.cross_entropy, optimizer, warmup=0)
+    step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, dtype=ampc.float32, max_norm=1.0, warmup=1)
+    with pytest.raises(TypeError, match="inputs and targets must be Tensors, got list"):
+        step([1.0], ampc.ones(1))
+    x, y = make_batches(1)[0]
+    step(x, y), step(x, y)
+    with pytest.raises(RuntimeError, match="a limit can be changed, but not added or removed"):
+        step.max_norm = None
+    step.max_norm = 2.0
+    assert step.max_norm == 2.0
+
+
+# -- parts of a model ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_graphed_callables_train_as_without(accumulate):
+    def train(graphed):
+        model = make_model()
+        x = ampc.randn(8, 12, requires_grad=True)
+        if graphed:
+            model = ampc.cuda.make_graphed_callables(model, (x.detach().clone().requires_grad_(),))
+            model.load_state_dict(make_model().state_dict())
+        optimizer, seen = ampc.optim.SGD(model.parameters(), lr=0.05), []
+        ampc.manual_seed(6)
+        for i, (x, y) in enumerate(make_batches(max(20 // FEWER, 6))):
+            x.requires_grad_()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            seen.append((loss.item(), x.grad.tolist(), [p.grad.tolist() for p in model.parameters()]))
+            if i % accumulate == accumulate - 1:
+                optimizer.step(), optimizer.zero_grad()
+        model.eval()
+        return seen, model(x).tolist()
+
+    graphed, eager = train(True), train(False)
+    if accumulate == 1:
+        assert graphed == eager
+    else:  # a product without a graph adds to the gradient before it rounds
+        for (loss, *found), (other, *expected) in zip(graphed[0], eager[0]):
+            assert loss == pytest.approx(other, abs=1e-5)
+            for a, b in zip([found[0], *found[1]], [expected[0], *expected[1]]):
+                ampc.testing.assert_close(ampc.tensor(a), ampc.tensor(b), rtol=1e-4, atol=1e-5)
+
+
+def test_several_graphed_callables_and_functions():
+    layer, x = nn.Linear(6, 6), ampc.randn(4, 6)
+    first, second = ampc.cuda.make_graphed_callables((layer, lambda a, b: (a * b, a.detach())), ((x,), (ampc.ones(4, 6, requires_grad=True), x)))
+    product, plain = second(first(x), x)
+    assert plain.requires_grad is False and product.tolist() == (F.linear(x, layer.weight, layer.bias) * x).tolist()
+    product.sum().backward()
+    expected = ampc.autograd.grad((F.linear(x, layer.weight, layer.bias) * x).sum(), [layer.weight, layer.bias])
+    assert [layer.weight.grad.tolist(), layer.bias.grad.tolist()] == [g.tolist() for g in expected]
+    with pytest.raises(TypeError, match="takes the 2 arguments"):
+        second(x)
+    with pytest.raises(RuntimeError, match=r"captured with an argument of \[4, 6\]"):
+        second(x[:2], x)
+    with pytest.raises(RuntimeError, match="must be tuples of Tensors on a GPU"):
+        ampc.cuda.make_graphed_callables(layer, (x.cpu(),))
+    layer.register_forward_hook(lambda *args: None)
+    with pytest.raises(RuntimeError, match="must not have hooks"):
+        ampc.cuda.make_graphed_callables(layer, (x,))
