@@ -520,7 +520,7 @@ static void take_class(direct *c, const ac_windows *w, int d, int64_t rest) {
     take_every(&c->to, (int)i, position, s, positions);
 }
 
-/* Positions that no tap meets hold the bias. */
+/* The bias, which positions hold that no tap meets. */
 static void store_bias(const direct *c) {
     AC_WAY(direct_no_taps);
     double zero = 0;
@@ -533,21 +533,29 @@ static void store_bias(const direct *c) {
     ac_cpu_copy_into(&to, &value);
 }
 
-static int run_class(const direct *whole, const ac_windows *w, int64_t class, bool finite, bool *fits) {
+/* Class `class` of positions; all of them, unless the convolution is a transposed one. */
+static direct class_of(const direct *whole, const ac_windows *w, int64_t class) {
     direct c = *whole;
     for (int d = 2; c.q.turned && d >= 0; class /= w->stride[d--]) take_class(&c, w, d, class % w->stride[d]);
-    if (c.to.numel == 0) return 0;
-    if (c.weight.numel == 0) store_bias(&c);
-    else AC_TRY(run_direct(&c, finite));
-    *fits = *fits && atomic_load(&c.finite);
-    return 0;
+    return c;
 }
 
 static int run_classes(const direct *whole, const ac_windows *w, bool finite, bool *fits) {
     int64_t classes = whole->q.turned ? ac_product3(w->stride) : 1;
+    bool without_taps = false;
     if (classes > 1) AC_WAY(direct_classes);
+    for (int64_t i = 0; i < classes; i++) {
+        direct c = class_of(whole, w, i);
+        without_taps |= c.to.numel > 0 && c.weight.numel == 0;
+    }
+    if (without_taps) store_bias(whole); /* all at once: positions with taps are written again */
     *fits = true;
-    for (int64_t i = 0; i < classes; i++) AC_TRY(run_class(whole, w, i, finite, fits));
+    for (int64_t i = 0; i < classes; i++) {
+        direct c = class_of(whole, w, i);
+        if (c.to.numel == 0 || c.weight.numel == 0) continue;
+        AC_TRY(run_direct(&c, finite));
+        *fits = *fits && atomic_load(&c.finite);
+    }
     return 0;
 }
 
