@@ -295,14 +295,20 @@ static float bias_of(const direct *c, const band *b, int64_t o) { return c->add 
 /* n positions of a row of one out, of which there are few: 16-bit values as they are, float32 sums plus bias. */
 static void store_halves(const uint16_t *from, int64_t n, uint16_t *to, int64_t stride) {
     int64_t j = 0;
-    for (; stride == 1 && j + 4 <= n; j += 4) memcpy(to + j, from + j, 8);
-    for (; j < n; j++) to[j * stride] = from[j];
+    if (stride == 1) {
+        for (; j + 4 <= n; j += 4) memcpy(to + j, from + j, 8);
+        for (; j < n; j++) to[j] = from[j];
+    } else
+        for (; j < n; j++) to[j * stride] = from[j];
 }
 static void store_floats(const float *from, float bias, int64_t n, float *to, int64_t stride) {
     int64_t j = 0;
-    for (; stride == 1 && j + 4 <= n; j += 4)
-        for (int64_t l = 0; l < 4; l++) to[j + l] = from[j + l] + bias;
-    for (; j < n; j++) to[j * stride] = from[j] + bias;
+    if (stride == 1) {
+        for (; j + 4 <= n; j += 4)
+            for (int64_t l = 0; l < 4; l++) to[j + l] = from[j + l] + bias;
+        for (; j < n; j++) to[j] = from[j] + bias;
+    } else
+        for (; j < n; j++) to[j * stride] = from[j] + bias;
 }
 
 /* What ac_loops.finish calls the result's dtype. */
