@@ -76,9 +76,9 @@ CONVOLUTIONS = [
          size=(13, 17), kernel=(3, 3), padding=1, stride=2),
     case("convolution, few channels", convolution, "columns_transposed", channels=20, outs=3, size=(9, 11), kernel=(3, 2), dilation=2,
          transposed=True),
-    case("convolution", convolution, "direct_whole_planes direct_along direct_cells_in_place direct_cells_packed direct_weight_one_shift "
-         "direct_weight_two_shifts direct_weight_g_in_place direct_weight_g_packed direct_weight_runs direct_weight_one_by_one "
-         "direct_weight_chunks", images=9, channels=16, outs=24, size=(6, 32), kernel=(3, 3), padding=1),
+    case("convolution", convolution, "direct_whole_planes direct_along direct_cells_in_place direct_cells_paired direct_cells_packed "
+         "direct_weight_one_shift direct_weight_two_shifts direct_weight_g_in_place direct_weight_g_packed direct_weight_runs "
+         "direct_weight_one_by_one direct_weight_chunks", images=9, channels=16, outs=24, size=(6, 32), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_flat", images=2, channels=20, outs=36, size=(7, 7), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_down", images=2, channels=40, outs=17, size=(14, 15), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_phases direct_weight_phases direct_classes direct_positions_apart", images=2, channels=18, outs=33,

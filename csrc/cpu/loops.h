@@ -71,6 +71,9 @@ typedef struct ac_loops {
                         float *sums, int64_t sums_row);
     /* one tap of max pooling's windows, see pool_rows.inc */
     void (*pool_tap[AC_N_OPMATHS])(int64_t n, const void *x, int64_t stride, int32_t tap, void *best, int32_t *which);
+    /* rows of two channels as cells of pairs, see conv_pack.inc */
+    void (*pair_rows)(int64_t rows, int64_t n, const uint16_t *even, const uint16_t *odd, int64_t stride,
+                      int64_t from_row, uint32_t *to, int64_t to_row);
     /* rows of windows over rows of positions, see conv_depthwise.inc */
     void (*sweep)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *w, float *y);
     void (*sweep_back)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *g, float *sums);

@@ -202,18 +202,25 @@ static void fill_cells(ac_panel_kind kind, char *to, int64_t cells) {
     }
 }
 
-/* B as it lies in rows, with panels so many cells apart and k steps at any offset: what convolutions multiply. */
+/* The last cells of every lane in some tiles of A are zeros. */
+static void empty_cells(char *tiles, int64_t n, int empty) {
+    for (int64_t lane = 1; lane <= n * 16; lane++) memset(tiles + lane * 64 - empty * 4, 0, (size_t)empty * 4);
+}
+
+/* B as it lies in rows, with panels so many cells apart and k steps at any offset: what convolutions multiply. Some k
+ * steps end in cells that hold zeros. */
 static void test_strided_panels(const ac_micro *micro) {
     enum { STRIDE = 211, STEPS = 5, MOST = 3 };
     if (micro->kind == AC_PANEL_SPLIT) return; /* convolutions take its parts one by one */
     int64_t wrong = 0, room = STRIDE * 16 * STEPS;
     for (int t = 0; t < 20; t++) {
-        int na = 1 + (int)below(micro->a), nb = 1 + (int)below(micro->b);
+        int na = 1 + (int)below(micro->a), nb = 1 + (int)below(micro->b), empty = t % 2 ? (int)below(16) : 0;
         char *a = ac_alloc((size_t)(na * STEPS) * AC_TILE_BYTES), *b = ac_alloc((size_t)room * 4);
         float *c = ac_alloc((size_t)(na * nb) * AC_TILE_BYTES);
         int64_t at[STEPS], next = (1 + below(30)) * 4;
         for (int s = 0; s < STEPS; s++) at[s] = (s * 16 * STRIDE + below(STRIDE - 16 - MOST * 30)) * 4;
         fill_cells(micro->kind, a, na * STEPS * AC_TILE_FLOATS);
+        empty_cells(a, na * STEPS, empty);
         fill_cells(micro->kind, b, room);
         ac_micro_job job = {.k_steps = STEPS,
                             .a = a,
@@ -226,6 +233,7 @@ static void test_strided_panels(const ac_micro *micro) {
                             .b_at = at,
                             .na = na,
                             .nb = nb,
+                            .empty = empty,
                             .c = c,
                             .c_a = nb * AC_TILE_FLOATS,
                             .c_b = AC_TILE_FLOATS,

@@ -59,6 +59,12 @@ static bool goes_down(const direct *c) { return !c->flat && c->row_panels == 1; 
 /* Whether the values of a padded channel are its cells. */
 static bool lies_as_cells(const direct *c) { return c->k.kind == AC_PANEL_F32 && ac_values_are_cells(&c->k, c->dtype); }
 
+/* Whether two padded channels side by side are its cells. */
+static bool lies_as_pairs(const direct *c) {
+    return c->k.kind != AC_PANEL_F32 && ac_values_are_cells(&c->k, c->dtype) && c->from->dtype == c->dtype &&
+           c->channels % 2 == 0;
+}
+
 /* Panels of so many rows of positions. */
 static int64_t panels_for(const direct *c, int64_t rows) {
     return c->flat ? ac_panels_of((rows - 1) * c->q.size[2] + c->q.out[2]) : rows * c->row_panels;
@@ -115,6 +121,7 @@ static void note_ways(const direct *c) {
     else if (goes_down(c)) AC_WAY(direct_down);
     else AC_WAY(direct_along);
     if (lies_as_cells(c)) AC_WAY(direct_cells_in_place);
+    else if (lies_as_pairs(c)) AC_WAY(direct_cells_paired);
     else AC_WAY(direct_cells_packed);
     if (phases_of(c) > 1) AC_WAY(direct_phases);
     if (c->out_stride[4] > 1) AC_WAY(direct_positions_apart);
@@ -207,8 +214,8 @@ typedef struct {
     int64_t k0, channel, lanes, phase, row, rows;
 } cut;
 
-/* Those as padded channels, `channel_stride` values apart, of c->dtype. */
-static void fill(const direct *c, const band *b, const cut *p, int64_t channel_stride, char *to) {
+/* Those as padded channels, `channel_stride` values apart, of c->dtype; or pairs of them as cells. */
+static void fill(const direct *c, const band *b, const cut *p, bool pairs, int64_t channel_stride, char *to) {
     const ac_geometry *q = &c->q;
     int64_t p1 = p->phase / q->stride[2], p2 = p->phase % q->stride[2];
     int64_t plane = b->o0 * q->stride[0] + p->k0 * q->dilation[0];
@@ -216,7 +223,8 @@ static void fill(const direct *c, const band *b, const cut *p, int64_t channel_s
     ac_span s[3] = {ac_span_of(plane, 1, q->before[0], 1, 1, q->in[0]),
                     ac_span_of(b->row + p->row, p->rows, q->before[1] - p1, 1, q->stride[1], q->in[1]),
                     ac_span_of(0, q->size[2], q->before[2] - p2, 1, q->stride[2], q->in[2])};
-    ac_copy_padded(&part, s, c->dtype, channel_stride, q->size[2], to);
+    if (pairs) ac_pair_channels(&part, s, channel_stride, q->size[2], to);
+    else ac_copy_padded(&part, s, c->dtype, channel_stride, q->size[2], to);
 }
 
 /* The same as cells, by way of tiles: what the last one has too many is written again, or past the end of a channel. */
@@ -224,7 +232,7 @@ static void fill_cells(direct *c, const band *b, const cut *p, char *values, cha
     int64_t n = ac_panels_of(p->rows * c->q.size[2]) * AC_LANES, item = ac_itemsize(c->dtype);
     _Alignas(AC_ALIGNMENT) char tiles[2 * AC_TILE_BYTES];
     memset(values, 0, (size_t)(p->lanes * n * item));
-    fill(c, b, p, n, values);
+    fill(c, b, p, false, n, values);
     for (int64_t i = 0; i < n; i += AC_LANES) {
         ac_operand x = {.data = values + i * item,
                         .dtype = c->dtype,
@@ -248,15 +256,15 @@ static int64_t rows_of_cut(const direct *c) {
 }
 
 static void lay_out_k_step(direct *c, const band *b, int64_t k0, int64_t k_step, char *values, char *to) {
-    bool as_they_are = lies_as_cells(c);
-    int64_t rows = as_they_are ? c->rows_in : rows_of_cut(c);
+    bool pairs = lies_as_pairs(c), at_once = pairs || lies_as_cells(c);
+    int64_t rows = at_once ? c->rows_in : rows_of_cut(c);
     cut p = {.k0 = k0, .channel = k_step * c->k.depth};
     p.lanes = ac_least(c->k.depth, c->channels - p.channel);
     for (; p.phase < phases_of(c); p.phase++)
         for (p.row = 0; p.row < c->rows_in; p.row += rows) {
             char *at = to + (p.phase * c->rows_in + p.row) * c->q.size[2] * CELL;
             p.rows = ac_least(rows, c->rows_in - p.row);
-            if (as_they_are) fill(c, b, &p, c->channel_stride, at);
+            if (at_once) fill(c, b, &p, pairs, c->channel_stride, at);
             else fill_cells(c, b, &p, values, at);
         }
 }
@@ -284,30 +292,42 @@ static char *result_at(const direct *c, const band *b, int64_t o, int64_t row, i
 
 static float bias_of(const direct *c, const band *b, int64_t o) { return c->add ? c->add[b->group * c->outs + o] : 0; }
 
-/* n positions of a row of one out, of which there are few. */
-static void store_positions(const direct *c, const float *from, float bias, int64_t n, char *to) {
-    float sums[AC_LANES], *floats = (float *)(void *)to;
-    int64_t j = 0, stride = c->out_stride[4];
-    if (c->to.dtype == AC_float32 && stride == 1) {
-        for (; j + 4 <= n; j += 4)
-            for (int64_t l = 0; l < 4; l++) floats[j + l] = from[j + l] + bias;
-        for (; j < n; j++) floats[j] = from[j] + bias;
-    } else if (c->to.dtype == AC_float32) {
-        for (; j < n; j++) floats[j * stride] = from[j] + bias;
-    } else {
-        for (; j < n; j++) sums[j] = from[j] + bias;
-        ac_cpu_loops()->store[AC_OPMATH_F32][c->to.dtype](n, sums, to, stride);
-    }
+/* n positions of a row of one out, of which there are few: 16-bit values as they are, float32 sums plus bias. */
+static void store_halves(const uint16_t *from, int64_t n, uint16_t *to, int64_t stride) {
+    int64_t j = 0;
+    if (stride == 1) {
+        for (; j + 4 <= n; j += 4) memcpy(to + j, from + j, 8);
+        for (; j < n; j++) to[j] = from[j];
+    } else
+        for (; j < n; j++) to[j * stride] = from[j];
 }
+static void store_floats(const float *from, float bias, int64_t n, float *to, int64_t stride) {
+    int64_t j = 0;
+    if (stride == 1) {
+        for (; j + 4 <= n; j += 4)
+            for (int64_t l = 0; l < 4; l++) to[j + l] = from[j + l] + bias;
+        for (; j < n; j++) to[j] = from[j] + bias;
+    } else
+        for (; j < n; j++) to[j * stride] = from[j] + bias;
+}
+
+/* What ac_loops.finish calls the result's dtype. */
+static int finish_of(const direct *c) { return c->to.dtype == AC_float32 ? 0 : c->to.dtype == AC_float16 ? 1 : 2; }
 
 /* A tile whose lanes are positions from (row, position) on, as far as the output has them. */
 static void store_tile(const direct *c, const band *b, int64_t o, int64_t row, int64_t position, const float *tile) {
     int64_t outs = ac_least(AC_LANES, c->outs - o), lane = c->out_stride[1] * ac_itemsize(c->to.dtype);
+    bool wide = c->to.dtype == AC_float32;
+    uint16_t halves[AC_TILE_FLOATS];
+    ac_finish f = {.alpha = 1, .row_bias = c->add ? c->add + b->group * c->outs + o : NULL};
+    if (!wide) ac_cpu_loops()->finish[finish_of(c)](outs, AC_LANES, tile, &f, halves, AC_LANES);
     for (int64_t l = 0; l < AC_LANES && row < b->rows; row++, position = 0) {
-        int64_t n = ac_least(AC_LANES - l, c->q.out[2] - position);
+        int64_t n = ac_least(AC_LANES - l, c->q.out[2] - position), at = l;
         char *to = result_at(c, b, o, row, position);
-        for (int64_t i = 0; i < outs && n > 0; i++, to += lane)
-            store_positions(c, tile + i * AC_LANES + l, bias_of(c, b, o + i), n, to);
+        for (int64_t i = 0; i < outs && n > 0; i++, to += lane, at += AC_LANES) {
+            if (wide) store_floats(tile + at, bias_of(c, b, o + i), n, (float *)(void *)to, c->out_stride[4]);
+            else store_halves(halves + at, n, (uint16_t *)(void *)to, c->out_stride[4]);
+        }
         l += c->q.size[2] - position;
     }
 }
@@ -316,7 +336,7 @@ static void store_tile(const direct *c, const band *b, int64_t o, int64_t row, i
 static void store_row(const direct *c, const band *b, int64_t o, int64_t row, int64_t position, int64_t n,
                       const float *tiles) {
     ac_finish f = {.alpha = 1, .row_bias = c->add ? c->add + b->group * c->outs + o : NULL};
-    int which = c->to.dtype == AC_float32 ? 0 : c->to.dtype == AC_float16 ? 1 : 2;
+    int which = finish_of(c);
     int64_t outs = ac_least(AC_LANES, c->outs - o), whole = n / AC_LANES * AC_LANES;
     if (whole)
         ac_cpu_loops()->finish[which](outs, whole, tiles, &f, result_at(c, b, o, row, position), c->out_stride[1]);
@@ -352,6 +372,15 @@ typedef struct {
     ac_ahead next, results; /* what is laid out and what is written next */
 } work;
 
+/* Cells that are empty in all of k steps [from, from + k_steps): those past the channels of a tap, where that has one
+ * k step, or where all are its last. */
+static int empty_cells(const direct *c, int64_t from, int64_t k_steps) {
+    int64_t in_plane = c->q.kernel[1] * c->q.kernel[2], last = c->channel_k_steps - 1, values = c->k.depth / AC_CELLS;
+    for (int64_t plane = from / in_plane; plane * in_plane < from + k_steps; plane++)
+        if (plane % c->channel_k_steps != last) return 0;
+    return (int)(AC_CELLS - ac_ceil_div(c->channels - last * c->k.depth, values));
+}
+
 /* k steps [from, from + k_steps) of a block. */
 static void add_k_steps(work *w, const block *k, int64_t from, int64_t k_steps, float *tiles, int64_t tile_stride) {
     const direct *c = w->c;
@@ -365,6 +394,7 @@ static void add_k_steps(work *w, const block *k, int64_t from, int64_t k_steps, 
                         .b_at = c->at + from,
                         .na = (int)k->na,
                         .nb = (int)k->nb,
+                        .empty = empty_cells(c, from, k_steps),
                         .c = tiles,
                         .c_a = tile_stride,
                         .c_b = AC_TILE_FLOATS,
@@ -496,7 +526,7 @@ static void take_class(direct *c, const ac_windows *w, int d, int64_t rest) {
     take_every(&c->to, (int)i, position, s, positions);
 }
 
-/* Positions that no tap meets hold the bias. */
+/* The bias, which positions hold that no tap meets. */
 static void store_bias(const direct *c) {
     AC_WAY(direct_no_taps);
     double zero = 0;
@@ -509,21 +539,29 @@ static void store_bias(const direct *c) {
     ac_cpu_copy_into(&to, &value);
 }
 
-static int run_class(const direct *whole, const ac_windows *w, int64_t class, bool finite, bool *fits) {
+/* Class `class` of positions; all of them, unless the convolution is a transposed one. */
+static direct class_of(const direct *whole, const ac_windows *w, int64_t class) {
     direct c = *whole;
     for (int d = 2; c.q.turned && d >= 0; class /= w->stride[d--]) take_class(&c, w, d, class % w->stride[d]);
-    if (c.to.numel == 0) return 0;
-    if (c.weight.numel == 0) store_bias(&c);
-    else AC_TRY(run_direct(&c, finite));
-    *fits = *fits && atomic_load(&c.finite);
-    return 0;
+    return c;
 }
 
 static int run_classes(const direct *whole, const ac_windows *w, bool finite, bool *fits) {
     int64_t classes = whole->q.turned ? ac_product3(w->stride) : 1;
+    bool without_taps = false;
     if (classes > 1) AC_WAY(direct_classes);
+    for (int64_t i = 0; i < classes; i++) {
+        direct c = class_of(whole, w, i);
+        without_taps |= c.to.numel > 0 && c.weight.numel == 0;
+    }
+    if (without_taps) store_bias(whole); /* all at once: positions with taps are written again */
     *fits = true;
-    for (int64_t i = 0; i < classes; i++) AC_TRY(run_class(whole, w, i, finite, fits));
+    for (int64_t i = 0; i < classes; i++) {
+        direct c = class_of(whole, w, i);
+        if (c.to.numel == 0 || c.weight.numel == 0) continue;
+        AC_TRY(run_direct(&c, finite));
+        *fits = *fits && atomic_load(&c.finite);
+    }
     return 0;
 }
 

@@ -61,6 +61,10 @@ ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread,
 void ac_copy_padded(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64_t channel_stride, int64_t row,
                     char *padded);
 
+/* Pairs of the channels of t, of 16-bit values, as cells: channels 2i and 2i + 1 in row i, `channel_stride` cells from
+ * the one before. Spans and `row` as above. */
+void ac_pair_channels(const ac_tensor *t, const ac_span s[3], int64_t channel_stride, int64_t row, char *cells);
+
 /* Memory that is packed next, which products fetch on the way. */
 typedef struct {
     const char *at, *end;

@@ -89,6 +89,7 @@ static inline __attribute__((always_inline)) void copy_row(char *to, const char 
                                                            int64_t stride) {
     int64_t i = 0, bytes = n * item;
     for (; stride == 1 && i + 32 <= bytes; i += 32) memcpy(to + i, from + i, 32);
+    for (; stride == 1 && i + 8 <= bytes; i += 8) memcpy(to + i, from + i, 8);
     for (; i < bytes; i += item) memcpy(to + i, from + i * stride, (size_t)item);
 }
 
@@ -128,6 +129,18 @@ void ac_copy_padded(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int6
     }
     from.numel = to.numel;
     if (to.numel > 0) copy_rows(&to, &from);
+}
+
+void ac_pair_channels(const ac_tensor *t, const ac_span s[3], int64_t channel_stride, int64_t row, char *cells) {
+    int64_t apart[3] = {0, 0, 0}, offset = 0;
+    for (int i = 1; i < t->ndim; i++) {
+        int d = 3 - t->ndim + i;
+        offset += s[d].from * t->strides[i], apart[d] = s[d].every * t->strides[i];
+    }
+    const uint16_t *from = (const uint16_t *)ac_data(t) + offset;
+    uint32_t *to = (uint32_t *)(void *)cells + s[1].at * row + s[2].at;
+    for (int64_t lane = 0; lane < t->shape[0] && s[0].n; lane += 2, to += channel_stride, from += 2 * t->strides[0])
+        ac_cpu_loops()->pair_rows(s[1].n, s[2].n, from, from + t->strides[0], apart[2], apart[1], to, row);
 }
 
 ac_ahead ac_ahead_of(const ac_tensor *t, int64_t image, int64_t images, int64_t channel, int64_t channels) {

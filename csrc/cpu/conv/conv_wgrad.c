@@ -3,8 +3,9 @@
  *
  *     dW[out, channel, tap] = sum over p of g[out, p] x[channel, p + tap]
  *
- * Both operands are packed as rows of positions. x is packed with its padding, image after image; g has the same
- * distances, with zeros where no window lies. A tap is then an address offset in the panels of x. A panel's tile has
+ * Both operands are packed as rows of positions. x is packed with its padding, image after image; the padding before a
+ * row is that after the row before it, too, and so it is with planes and images. g has the same distances, with zeros
+ * where no window lies. A tap is then an address offset in the panels of x. A panel's tile has
  * one row of memory for each four-byte cell along k, so it can be read from any cell on. Where a cell holds two
  * 16-bit positions, x is packed a second time, shifted by one position, for the odd taps. With a stride of s, x is
  * packed in s phases, and the positions that a tap needs are neighbours within a phase. g is read in place where its
@@ -127,7 +128,7 @@ static void note_ways(const weight_walk *w) {
 static int open_walk(weight_walk *w) {
     w->phases = 1;
     for (int d = 0; d < 3; d++) {
-        w->size[d] = ac_ceil_div(w->w->in[d] + 2 * w->w->padding[d], w->w->stride[d]);
+        w->size[d] = ac_ceil_div(w->w->in[d] + w->w->padding[d], w->w->stride[d]); /* at least as many as out[d] */
         w->phases *= w->w->stride[d];
     }
     w->plane = ac_product3(w->size);

@@ -15,6 +15,7 @@ typedef struct {
     int64_t b_cell_stride;  /* in B from a cell's lanes to the next's: panels may lie in padded channels */
     const int64_t *b_at;    /* bytes from b to each k step, or NULL: tiles follow each other */
     int na, nb;             /* panels of A and of B */
+    int empty;              /* last cells of every k step, which hold zeros: a kernel may leave them out */
     float *c;
     int64_t c_a, c_b;            /* floats from a tile of C to the next along A's and B's panels */
     bool add;                    /* else C is overwritten */
@@ -28,6 +29,9 @@ typedef struct {
 static inline const char *ac_micro_b(const ac_micro_job *j, int64_t s, int64_t bytes) {
     return j->b + (j->b_at ? j->b_at[s] : s * bytes);
 }
+
+/* Cells of a k step that a kernel multiplies, which takes four at a time. */
+static inline int ac_micro_cells(const ac_micro_job *j) { return (AC_CELLS - j->empty + 3) / 4 * 4; }
 
 enum { AC_FETCH_A = 256, AC_FETCH_B = 128 }; /* bytes that a k step fetches of each */
 

@@ -31,6 +31,7 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
             j->add ? _mm512_loadu_ps(j->c + v * j->c_b + (row + i) * AC_LANES) : _mm512_setzero_ps();                  \
         const char *a = j->a + row * j->a_lane_stride;                                                                 \
         int64_t lane = j->a_lane_stride, next = j->b_next, k_step = j->b_cell_stride;                                  \
+        int cells = ac_micro_cells(j);                                                                                 \
         const char *soon_a = j->soon_a + (row ? j->k_steps * 128 : 0),                                                 \
                    *soon_b = j->soon_b + (row ? j->k_steps * 64 : 0);                                                  \
         for (int64_t s = 0; s < j->k_steps; s++, a += j->a_k_stride) {                                                 \
@@ -39,15 +40,16 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
             _mm_prefetch(soon_a + 128 * s + 64, _MM_HINT_T1);                                                          \
             _mm_prefetch(soon_b + 64 * s, _MM_HINT_T1);                                                                \
             EACH_ROW _mm_prefetch(a + j->a_next + i * lane, _MM_HINT_T0);                                              \
-            _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++, b += k_step) {                         \
-                __m512 x[nb];                                                                                          \
-                EACH_COLUMN(nb) x[v] = _mm512_loadu_ps(b + v * next);                                                  \
-                EACH_ROW {                                                                                             \
-                    __m512 value = every_lane(a + i * lane + cell * 4);                                                \
-                    HOLD(value);                                                                                       \
-                    EACH_COLUMN(nb) sum[i][v] = MULTIPLY(value, x[v], sum[i][v]);                                      \
+            for (int four = 0; four < cells; four += 4)                                                                \
+                _Pragma("GCC unroll 4") for (int cell = four; cell < four + 4; cell++, b += k_step) {                  \
+                    __m512 x[nb];                                                                                      \
+                    EACH_COLUMN(nb) x[v] = _mm512_loadu_ps(b + v * next);                                              \
+                    EACH_ROW {                                                                                         \
+                        __m512 value = every_lane(a + i * lane + cell * 4);                                            \
+                        HOLD(value);                                                                                   \
+                        EACH_COLUMN(nb) sum[i][v] = MULTIPLY(value, x[v], sum[i][v]);                                  \
+                    }                                                                                                  \
                 }                                                                                                      \
-            }                                                                                                          \
         }                                                                                                              \
         float *c = j->c + row * AC_LANES;                                                                              \
         int64_t c_row = AC_LANES, c_b = j->c_b;                                                                        \
