@@ -60,7 +60,7 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
     state = State(modules, group, mesh, mp_policy, None if reshard_after_forward is None else bool(reshard_after_forward), inner)
     for (_, param, _places), split in zip(found, params):
         param._is_sharded = True  # type: ignore[attr-defined]  # who holds it elsewhere is told
-        split.show(split.shard)
+        split.put(split.shard)
     for one in modules:
         _wrap(one, state)
     return module

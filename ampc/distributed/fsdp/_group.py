@@ -29,6 +29,7 @@ class ParameterGroup:
         self.is_full = False
         self._coming: List[Gather] = []  # gathers on their way
         self._versions: List[int] = []  # of the shards that are gathered
+        self._before: List[int] = []  # those of the gather before
         self._going: List[Tuple[List[SplitParameter], Tensor, Any]] = []  # reductions on their way
         self._sums: Dict[int, Tensor] = {}  # by the parameter's number: gradients of passes without synchronization, in the dtype of reductions
         self._waits: Set[int] = set()  # gradients that this pass still waits for
@@ -74,7 +75,10 @@ class ParameterGroup:
                 for param in params:
                     param.fill(rows[:, at:at + param.width], len(params) == 1)
                     at += param.width
-        self._coming, self.is_full = [], True
+            if self._before and self._before != self._versions:
+                for param in self.params:
+                    param.note_change()
+        self._coming, self.is_full, self._before = [], True, self._versions
         self._show()
 
     def _show(self) -> None:

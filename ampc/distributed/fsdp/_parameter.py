@@ -67,15 +67,29 @@ class SplitParameter:
                                "the parameter before numpy(), or set reshard_after_forward=False and reshard_after_backward=False")
         _C._storage_drop(self._storage, self.dtype)
 
+    def note_change(self) -> None:
+        """The whole has other values than before: backward refuses graphs that have kept those."""
+        _C._note_write(self.full.detach(), "fully_shard", False)
+
     def show(self, which: Tensor) -> None:
-        """The modules hold ``which``, the shard or the whole."""
+        """The modules hold ``which``, the shard or the whole. RuntimeError where one has got another parameter since."""
+        if self.is_replaced():
+            raise RuntimeError(f"fully_shard: another parameter was assigned to {self.name}; change the values of the one that is there, by "
+                               "load_state_dict or copy_")
+        self.put(which)
+
+    def put(self, which: Tensor) -> None:
+        """The same, whatever they hold."""
         for module, name in self.places:
             module._parameters[name] = which
 
+    def is_replaced(self) -> bool:
+        """Whether a module holds something else by now."""
+        return not all(any(module._parameters.get(name) is own for own in (self.shard, self.full)) for module, name in self.places)
+
     def is_changed(self) -> bool:
-        """Whether a module holds something else by now, or the shard has another dtype or device."""
-        held = all(any(module._parameters.get(name) is own for own in (self.shard, self.full)) for module, name in self.places)
-        return not held or self.shard.dtype != self._shard_dtype or self.shard.device.type != "cpu"
+        """Whether it was replaced, or the shard has another dtype or device."""
+        return self.is_replaced() or self.shard.dtype != self._shard_dtype or self.shard.device.type != "cpu"
 
     # -- gradients
 

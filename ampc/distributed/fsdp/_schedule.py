@@ -245,8 +245,11 @@ class State:
             if key in state_dict and not isinstance(state_dict[key], DTensor):
                 state_dict[key] = DTensor._made(state_dict[key], p.device_mesh, p.placements, p._whole)
 
-    def cut_loaded(self, module: Any, state_dict: Any, prefix: str, *_about: Any) -> None:
-        """The hook before load_state_dict: of whole tensors this process takes its rows."""
+    def cut_loaded(self, module: Any, state_dict: Any, prefix: str, about: Any, *_more: Any) -> None:
+        """The hook before load_state_dict: of whole tensors this process takes its rows. NotImplementedError for ``assign=True``."""
+        if about.get("assign_to_params_buffers"):
+            raise NotImplementedError("load_state_dict: a sharded module keeps its parameters, so `assign` is not there; leave it out, and their "
+                                      "values are set")
         self.drop()
         for key, p in _sharded_of(module, prefix):
             value = state_dict.get(key)
