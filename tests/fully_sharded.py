@@ -324,6 +324,12 @@ def state_dicts_of_sharded_modules(rank, size):
     other = made(Tower, seed=5)
     set_model_state_dict(other, full)
     assert np.array_equal(row(other), full_row(model))
+    optimizer, other = ampc.optim.AdamW(model.parameters(), lr=0.02), sharded(made(Tower, seed=5))
+    steps_of(model, rank, size, optimizer, 2)
+    other.load_state_dict(model.state_dict())
+    later = ampc.optim.AdamW(other.parameters(), lr=0.5)
+    later.load_state_dict(optimizer.state_dict())  # this process' rows
+    assert steps_of(other, rank, size, later)[0] == steps_of(model, rank, size, optimizer)[0] and np.array_equal(full_row(other), full_row(model))
     shards = get_model_state_dict(model)
     assert all(isinstance(t, DTensor) for t in shards.values())
     raised(RuntimeError, "cannot be saved", ampc.save, shards, "/tmp/never.safetensors")
