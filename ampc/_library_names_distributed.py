@@ -12,11 +12,12 @@ works: is_available is_initialized is_torchelastic_launched is_mpi_available is_
 gives False: is_nccl_available is_ucc_available is_xccl_available
 is: default_pg_timeout=_library_functions.default_pg_timeout GroupMember=_library_functions.group GradBucket=nn.parallel.distributed.GradBucket
     _pg_map=distributed.groups._groups is_gloo_available=distributed.is_available
+    DeviceMesh=distributed.device_mesh.DeviceMesh init_device_mesh=distributed.device_mesh.init_device_mesh
 class: Backend BackendConfig ProcessGroupNCCL ProcessGroupGloo FileStore TCPStore PrefixStore HashStore Store
-    AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions Reducer Logger DeviceMesh
+    AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions Reducer Logger
 enum: DebugLevel(OFF INFO DETAIL)
 error: QueueEmptyError
-refused: all_gather_coalesced all_reduce_coalesced get_backend_config init_device_mesh new_subgroups new_subgroups_by_enumeration
+refused: all_gather_coalesced all_reduce_coalesced get_backend_config new_subgroups new_subgroups_by_enumeration
     recv_object_list rendezvous send_object_list split_group set_debug_level get_debug_level register_rendezvous_handler _get_pg_default_device
 
 [torch.distributed.constants]
@@ -24,8 +25,8 @@ training in several processes is not there yet
 is: default_pg_timeout=_library_functions.default_pg_timeout
 
 [torch.distributed.device_mesh]
-training in several processes is not there yet; run one process, without torch.distributed
-is: DeviceMesh=distributed.DeviceMesh init_device_mesh=distributed.init_device_mesh
+meshes are made by DeviceMesh and init_device_mesh; nothing keeps a list of them
+works: DeviceMesh init_device_mesh
 class: _MeshEnv
 
 [torch.distributed.tensor.placement_types torch.distributed.tensor torch.distributed._tensor torch.distributed._tensor.placement_types]
@@ -34,10 +35,11 @@ works: Placement Shard Replicate Partial _StridedShard
 
 [torch.distributed.tensor torch.distributed._tensor ._api .placement_types torch.distributed._tensor.placement_types .device_mesh ._utils
     .experimental torch.distributed._tensor.experimental .experimental._attention torch.distributed._tensor.api ._dtensor_spec]
-tensors on several devices are not there yet; run one process
-class: DTensor(from_local) DTensorSpec TensorMeta
-is: DeviceMesh=distributed.DeviceMesh
-refused: distribute_tensor distribute_module ones empty full rand randn zeros compute_local_shape_and_global_offset implicit_replication
+this part of DTensor is not there yet; spread tensors by distribute_tensor, and modules by distributed.fsdp.fully_shard
+works: DTensor distribute_tensor
+class: DTensorSpec TensorMeta
+is: DeviceMesh=distributed.device_mesh.DeviceMesh
+refused: distribute_module ones empty full rand randn zeros compute_local_shape_and_global_offset implicit_replication
     context_parallel set_rotate_method local_map
 
 [torch.distributed.tensor.parallel .style .api .loss]
@@ -48,16 +50,17 @@ refused: parallelize_module loss_parallel
 [torch.distributed.fsdp .fully_sharded_data_parallel .api torch.distributed._composable torch.distributed._composable.fsdp
     torch.distributed._composable.fsdp.fully_shard torch.distributed._composable.replicate .wrap ._fully_shard .sharded_grad_scaler ._common_utils
     ._runtime_utils ._traversal_utils ._unshard_param_utils]
-sharding over several processes is not there yet; run one process
+FSDP1 and its options are not in ampc; write distributed.fsdp.fully_shard(module), for the blocks of a model first
+works: fully_shard FSDPModule UnshardHandle MixedPrecisionPolicy OffloadPolicy CPUOffloadPolicy register_fsdp_forward_method
 class: FullyShardedDataParallel(fsdp_modules state_dict_type set_state_dict_type optim_state_dict optim_state_dict_to_load rekey_optim_state_dict
-    summon_full_params) CPUOffload CPUOffloadPolicy FSDPModule FSDPState FullOptimStateDictConfig FullStateDictConfig LocalStateDictConfig
-    LocalOptimStateDictConfig MixedPrecision MixedPrecisionPolicy OffloadPolicy OptimStateDictConfig ShardedOptimStateDictConfig
-    ShardedStateDictConfig StateDictConfig StateDictSettings UnshardHandle FlatParameter ShardedGradScaler ModuleWrapPolicy CustomPolicy
+    summon_full_params) CPUOffload FSDPState DataParallelMeshDims FullOptimStateDictConfig FullStateDictConfig LocalStateDictConfig
+    LocalOptimStateDictConfig MixedPrecision OptimStateDictConfig ShardedOptimStateDictConfig
+    ShardedStateDictConfig StateDictConfig StateDictSettings FlatParameter ShardedGradScaler ModuleWrapPolicy CustomPolicy
 enum: BackwardPrefetch(BACKWARD_PRE BACKWARD_POST)
 enum: ShardingStrategy(FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2)
 enum: StateDictType(FULL_STATE_DICT LOCAL_STATE_DICT SHARDED_STATE_DICT)
 enum: OptimStateKeyType(PARAM_NAME PARAM_ID)
-refused: register_fsdp_forward_method fully_shard replicate enable_wrap wrap lambda_auto_wrap_policy size_based_auto_wrap_policy _or_policy
+refused: replicate share_comm_ctx enable_wrap wrap lambda_auto_wrap_policy size_based_auto_wrap_policy _or_policy
     transformer_auto_wrap_policy always_wrap_policy _module_wrap_policy _get_module_fsdp_state
 
 [torch.distributed._functional_collectives]
@@ -69,10 +72,14 @@ refused: all_gather_tensor all_to_all_single all_to_all_single_autograd permute_
 hooks of DistributedDataParallel
 works: allreduce_hook fp16_compress_hook fp16_compress_wrapper bf16_compress_hook bf16_compress_wrapper
 
-[torch.distributed.algorithms .join .ddp_comm_hooks .ddp_comm_hooks.powerSGD_hook .ddp_comm_hooks.post_localSGD_hook
+[torch.distributed.algorithms.join torch.distributed.algorithms]
+ranks with different numbers of batches
+works: Join Joinable JoinHook
+
+[torch.distributed.algorithms .ddp_comm_hooks .ddp_comm_hooks.powerSGD_hook .ddp_comm_hooks.post_localSGD_hook
     .model_averaging .model_averaging.averagers .model_averaging.utils]
-this part of training in several processes is not there yet; give all ranks the same number of batches, and use nn.parallel.DistributedDataParallel
-class: Join Joinable JoinHook PowerSGDState PostLocalSGDState ModelAverager PeriodicModelAverager
+this part of training in several processes is not there yet; use nn.parallel.DistributedDataParallel, whose average needs none of it
+class: PowerSGDState PostLocalSGDState ModelAverager PeriodicModelAverager
 enum: DDPCommHookType(ALLREDUCE FP16_COMPRESS BF16_COMPRESS POWER_SGD)
 refused: batched_powerSGD_hook post_localSGD_hook register_ddp_comm_hook
 
@@ -82,14 +89,18 @@ enum: CheckpointImpl(REENTRANT NO_REENTRANT)
 class: CheckpointWrapper OffloadWrapper ActivationWrapper
 refused: apply_activation_checkpointing checkpoint_wrapper offload_wrapper
 
+[torch.distributed.checkpoint.state_dict torch.distributed.checkpoint]
+state dicts of models that are spread over processes
+works: StateDictOptions get_model_state_dict set_model_state_dict
+
 [torch.distributed.checkpoint .state_dict .state_dict_loader .state_dict_saver .optimizer .default_planner .planner .metadata .format_utils
     .hf_storage ._consolidate_hf_safetensors .filesystem .stateful]
-checkpoints of several processes are not there yet; use ampc.save and ampc.load
-class: FileSystemReader FileSystemWriter DefaultLoadPlanner DefaultSavePlanner HuggingFaceStorageReader HuggingFaceStorageWriter StateDictOptions
+checkpoints that several processes write are not there yet; gather by get_model_state_dict, and use ampc.save and ampc.load in one
+class: FileSystemReader FileSystemWriter DefaultLoadPlanner DefaultSavePlanner HuggingFaceStorageReader HuggingFaceStorageWriter
     Stateful _EmptyStateDictLoadPlanner Metadata LoadPlanner SavePlanner
 error: CheckpointException
-refused: load save async_save load_state_dict save_state_dict load_sharded_optimizer_state_dict get_model_state_dict get_optimizer_state_dict
-    get_state_dict set_model_state_dict set_optimizer_state_dict set_state_dict _load_state_dict dcp_to_torch_save torch_save_to_dcp
+refused: load save async_save load_state_dict save_state_dict load_sharded_optimizer_state_dict get_optimizer_state_dict
+    get_state_dict set_optimizer_state_dict set_state_dict _load_state_dict dcp_to_torch_save torch_save_to_dcp
     consolidate_safetensors_files
 
 [torch.distributed.nn .functional]
@@ -97,8 +108,9 @@ training in several processes is not there yet; run one process, without torch.d
 refused: all_gather all_reduce broadcast gather reduce scatter all_to_all reduce_scatter
 
 [torch.distributed.optim]
-training in several processes is not there yet; run one process
-class: DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer
+this optimizer is not there yet; use ZeroRedundancyOptimizer, or any of ampc.optim with DistributedDataParallel
+works: ZeroRedundancyOptimizer
+class: DistributedOptimizer PostLocalSGDOptimizer
 
 [torch.distributed.run torch.distributed.launch]
 ampc run starts the processes; call main

@@ -291,7 +291,8 @@ def a_group_again(rank, size):
     assert x.item() == 2
 
 
-def main(folder, programs=PROGRAMS):
+def run(folder, programs):
+    """Runs those for this number of processes, and writes what went wrong."""
     dist.init_process_group(timeout=timedelta(seconds=30))
     rank, size, wrong = dist.get_rank(), dist.get_world_size(), {}
     for name, (sizes, f) in programs.items():
@@ -316,4 +317,4 @@ if __name__ == "__main__":
     sys.modules["ranks"] = sys.modules["__main__"]
     import distributed_training  # noqa: F401  adds its programs
 
-    main(sys.argv[1])
+    run(sys.argv[1], PROGRAMS)

@@ -216,4 +216,4 @@ def other_files(rank, size):
 
 
 if __name__ == "__main__":
-    ranks.main(sys.argv[1], PROGRAMS)
+    ranks.run(sys.argv[1], PROGRAMS)

@@ -27,6 +27,7 @@ from ._gate import Gate
 from ._host_scale import HostScale, NanStreak
 from ._ledger import GradStats
 from ._optimizers import leave_step_out, step_that_unscales, step_with_closure, takes_scaler, why_wait
+from ._parts import stats_of_all
 from ._scale import Scale, check_kind, check_scaling, checked_scale, each_tensor
 from ._unscale import divide_by_number, gradients_of, no_gradients
 from .autocast_mode import cuda_means_cpu
@@ -164,7 +165,7 @@ class GradScaler:
         self._per_optimizer_states[id(optimizer)]["stats"] = stats = []
         found = {}
         for device, grads, positions in gradients_of(optimizer, allow_fp16):
-            stats.append(divide(device, grads, positions))
+            stats.append(stats_of_all(grads, divide(device, grads, positions)))
             found[device] = stats[-1].flags[0]
         return found
 

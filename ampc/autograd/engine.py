@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Any, Callable, List, Optional, Union
 
 from .. import _C
 from .._C import Tensor
@@ -30,6 +31,44 @@ def _gradients(given: Any, roots: tuple, name: str) -> tuple:
     return grads
 
 
+class _Running(threading.local):
+    """The backward passes of a thread, one within another, and what is called when the outermost has ended."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.after: List[Callable[[], Any]] = []
+
+
+_running = _Running()
+
+
+def call_after_backward(f: Callable[[], Any]) -> None:
+    """Calls ``f()`` when the backward pass that runs now in this thread has ended; after an error it is not called. torch's ``queue_callback``."""
+    _running.after.append(f)
+
+
+def is_running() -> bool:
+    """Whether a backward pass runs in this thread."""
+    return _running.depth > 0
+
+
+def _run(*args: Any) -> Any:
+    _running.depth += 1
+    try:
+        found = _C._backward(*args)
+    except BaseException:
+        if _running.depth == 1:
+            _running.after.clear()
+        raise
+    finally:
+        _running.depth -= 1
+    if _running.after and not _running.depth:
+        calls, _running.after = _running.after, []
+        for call in calls:
+            call()
+    return found
+
+
 def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
              grad_variables: Any = None, inputs: Optional[Tensors] = None) -> None:
     """Accumulates gradients of ``tensors`` into the ``.grad`` of the leaves they depend on, see Tensor.backward.
@@ -43,14 +82,14 @@ def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: Optional[
     grads = _gradients(grad_variables if grad_tensors is None else grad_tensors, roots, "backward")
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
-        _C._backward(roots, grads, keep, create_graph, None, None)
+        _run(roots, grads, keep, create_graph, None, None)
         return
     leaves = _tuple(inputs)
     if not leaves:
         raise RuntimeError("backward: `inputs` is empty")
     for x in leaves:
         _C._retain_grad(x)
-    _C._backward(roots, grads, keep, create_graph, leaves, None)
+    _run(roots, grads, keep, create_graph, leaves, None)
 
 
 def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
@@ -70,7 +109,7 @@ def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_gra
     roots, leaves = _tuple(outputs), _tuple(inputs)
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused or materialize_grads
-    found = _C._backward(roots, _gradients(grad_outputs, roots, "grad"), keep, create_graph, leaves, bool(unused))
+    found = _run(roots, _gradients(grad_outputs, roots, "grad"), keep, create_graph, leaves, bool(unused))
     if materialize_grads:
         found = tuple(zeros_like(x) if g is None else g for g, x in zip(found, leaves))
     return found

@@ -44,6 +44,8 @@ class Muon(ComposedOptimizer):
 
     ValueError for parameters that are no matrices, and for options out of range."""
 
+    _needs_whole = True
+
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
                  ns_coefficients: Tuple[float, float, float] = (3.4445, -4.7750, 2.0315), eps: float = 1e-7, ns_steps: int = 5,
                  adjust_lr_fn: Optional[str] = None) -> None:
@@ -92,6 +94,8 @@ class Adafactor(ComposedOptimizer):
         beta2_decay: the power of the step's number by which the second moment's memory grows, at most 0.
         eps: what the second moment's root is at least (None: the dtype's eps), and a parameter's size.
         d: an update's root mean square is at most this."""
+
+    _needs_whole = True
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, beta2_decay: float = -0.8, eps: Tuple[Optional[float], float] = (None, 1e-3),
                  d: float = 1.0, weight_decay: float = 0.0, *, foreach: Optional[bool] = None, maximize: bool = False) -> None:

@@ -97,6 +97,8 @@ class LBFGS(Optimizer):
 
     ValueError for several groups, and for options out of range."""
 
+    _needs_whole = True
+
     def __init__(self, params: Iterable[Any], lr: float = 1.0, max_iter: int = 20, max_eval: Optional[int] = None, tolerance_grad: float = 1e-7,
                  tolerance_change: float = 1e-9, history_size: int = 100, line_search_fn: Optional[str] = None) -> None:
         check_options("LBFGS", lr=(lr, 0.0, None))

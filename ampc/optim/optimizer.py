@@ -65,6 +65,7 @@ class Optimizer(HasHooks):
     """
 
     _stepping = False  # within step()
+    _needs_whole = False  # whether an element's update depends on the parameter's other elements
     _n_applied = _n_skipped = 0  # steps, and those that a scaler left out: what schedulers want to know
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -115,6 +116,12 @@ class Optimizer(HasHooks):
             if not p.is_leaf:
                 raise ValueError("an optimizer trains leaves, such as parameters; this tensor was made by an operation: pass what it was made "
                                  "of, or x.detach().requires_grad_()")
+            if hasattr(p, "_is_gathered"):
+                raise ValueError(f"{type(self).__name__}: a parameter of shape {list(p.shape)} is gathered for a pass of its sharded module; call "
+                                 "the module's reshard() first, so that the optimizer gets the parameters that stay")
+            if self._needs_whole and hasattr(type(p), "device_mesh"):
+                raise NotImplementedError(f"{type(self).__name__}: its update looks at all elements of a parameter together, and each process has a "
+                                          f"part of this one, of shape {list(p.shape)}, which fully_shard has spread; use AdamW or SGD")
         if names and len(names) != len(group["params"]):
             raise ValueError("parameters come with names, as of named_parameters(), or all of them without; some names are missing")
         if self.param_groups and bool(names) != ("param_names" in self.param_groups[0]):
@@ -357,7 +364,7 @@ def state_like(p: Tensor) -> Tensor:
     from .. import _C
     from .._creation import zeros
 
-    return zeros(p.shape, dtype=_C.float64 if p.dtype == _C.float64 else _C.float32, device=p.device)
+    return zeros(p.detach().shape, dtype=_C.float64 if p.dtype == _C.float64 else _C.float32, device=p.device)  # of a DTensor: of its part
 
 
 if not TYPE_CHECKING:

@@ -23,6 +23,8 @@ def reference(t: Tensor, tensors: Collection, path: str) -> Dict[str, Any]:
     from ..nn import Parameter
 
     if type(t) not in (Tensor, Parameter):
+        if hasattr(type(t), "device_mesh"):  # a part of a tensor, which says so
+            t.__reduce_ex__(2)
         raise NeedsPickle(f"a tensor of class {type(t).__name__}")
     ref = tensors.add(t, path)
     if type(t) is Parameter:

@@ -49,6 +49,6 @@ static int plan_and_run(ac_op_call *c) {
 
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
     ac_op_call c = ac_op_call_of(op, in, n_in, attrs, out);
-    if (ac_deferred_scales && c.info->kind != AC_KIND_VIEW) AC_TRY(ac_settle_all(in, n_in));
+    if (ac_deferred_scales) AC_TRY(c.info->kind == AC_KIND_VIEW ? ac_refuse_parts(in, n_in) : ac_settle_all(in, n_in));
     return ac_autocast.active && ac_cast_of(op) != AC_CAST_KEEP ? plan_and_run(&c) : run(&c);
 }

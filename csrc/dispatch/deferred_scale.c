@@ -20,6 +20,10 @@ static void wait_for_readers(const ac_storage *s) {
 }
 
 int ac_settle_now(ac_storage *s) {
+    if (s->blank && s->moved)
+        return ac_fail(AC_VALUE,
+                       "a parameter of a sharded module was used while its values are spread over the processes: "
+                       "call the module itself, or its unshard(), before");
     if (s->blank)
         return ac_fail(AC_VALUE, "an uninitialized parameter was used: its lazy module takes the size from its first "
                                  "input, so call the module once, or materialize(shape), before");
@@ -39,6 +43,19 @@ int ac_settle_now(ac_storage *s) {
     ac_poll_release();
     if (failed) return -1;
     ac_storage_settled(s);
+    return 0;
+}
+
+int ac_refuse_part(void) {
+    return ac_fail(
+        AC_NOT_IMPLEMENTED,
+        "this tensor is spread over the processes, and operators do not gather it: write to_local() for the part of "
+        "this process, or full_tensor() for the whole. Parameters of a sharded module are whole while it runs");
+}
+
+int ac_refuse_parts(ac_tensor *const *tensors, int n) {
+    for (int i = 0; i < n; i++)
+        if (tensors[i] && tensors[i]->is_part) return ac_refuse_part();
     return 0;
 }
 

@@ -223,7 +223,7 @@ static int take_rounding(ac_update *u, Py_ssize_t n, const char *rounding, PyObj
 static int settle(const ac_update *u, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++) {
         if (settle_others(&u[i].grad, 1) < 0) return -1;
-        bool settled = ac_settle(u[i].param) == 0 && ac_settle_all(u[i].state, AC_MAX_STATE) == 0;
+        bool settled = ac_settle_memory(u[i].param) == 0 && ac_settle_all(u[i].state, AC_MAX_STATE) == 0;
         if (!settled || ac_settle_all(&u[i].extra, 1) < 0) return (void)ac_raise(), -1;
     }
     return 0;

@@ -243,6 +243,39 @@ static PyObject *storage_move(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static bool may_be_filled(ac_storage *s) {
+    if (s->device == AC_CPU && !s->exported && (s->moved ? s->moved->own : s->bytes) == 0) return true;
+    PyErr_SetString(PyExc_RuntimeError, "only a storage of the CPU that was made with no bytes can be filled");
+    return false;
+}
+
+/* _storage_fill(storage, other): it takes over the other's memory, and may give it back */
+static PyObject *storage_fill(PyObject *module, PyObject *args) {
+    PyObject *o, *other;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO", &o, &other)) return NULL;
+    ac_storage *s = storage_of(o), *from = s ? storage_of(other) : NULL;
+    if (!from || !may_be_filled(s)) return NULL;
+    if (s == from || from->device != AC_CPU)
+        return PyErr_SetString(PyExc_RuntimeError, "expected another storage"), NULL;
+    AC_PY_TRY(from->deferred ? ac_settle_now(from) : 0);
+    AC_PY_TRY(ac_storage_fill(s, from));
+    Py_RETURN_NONE;
+}
+
+/* _storage_drop(storage, dtype): it gives the memory back, and is blank */
+static PyObject *storage_drop(PyObject *module, PyObject *args) {
+    PyObject *o, *as;
+    ac_dtype dtype;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO", &o, &as)) return NULL;
+    ac_storage *s = storage_of(o);
+    if (!s || !may_be_filled(s)) return NULL;
+    if (ac_dtype_from(as, &dtype) < 0) return PyErr_SetString(PyExc_TypeError, "expected a dtype"), NULL;
+    AC_PY_TRY(ac_storage_drop(s, dtype));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {{"_storage_new", storage_new, METH_VARARGS, NULL},
                                   {"_storage_of", storage_of_tensor, METH_VARARGS, NULL},
                                   {"_storage_slice", storage_slice, METH_VARARGS, NULL},
@@ -250,6 +283,8 @@ static PyMethodDef functions[] = {{"_storage_new", storage_new, METH_VARARGS, NU
                                   {"_storage_tensor", storage_tensor, METH_VARARGS, NULL},
                                   {"_storage_set_bytes", storage_set_bytes, METH_VARARGS, NULL},
                                   {"_storage_move", storage_move, METH_VARARGS, NULL},
+                                  {"_storage_fill", storage_fill, METH_VARARGS, NULL},
+                                  {"_storage_drop", storage_drop, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 
 int ac_storage_init(PyObject *module) {

@@ -138,6 +138,15 @@ static PyObject *make_blank(PyObject *module, PyObject *o) {
     Py_RETURN_NONE;
 }
 
+/* _make_part(tensor): operators refuse it from now on; it is a part of one that processes share */
+static PyObject *make_part(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!ac_is_tensor(o)) return PyErr_Format(PyExc_TypeError, "_make_part: expected a Tensor");
+    if (!ac_unwrap(o)->is_part) ac_deferred_scales++;
+    ac_unwrap(o)->is_part = true;
+    Py_RETURN_NONE;
+}
+
 /* -- the type --------------------------------------------------------------------------------------- */
 
 static PyMemberDef members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dict), READONLY, NULL},
@@ -167,6 +176,7 @@ static PyObject *same_storage(PyObject *module, PyObject *args) {
 
 static PyMethodDef functions[] = {{"_make_subclass", make_subclass, METH_VARARGS, NULL},
                                   {"_make_blank", make_blank, METH_O, NULL},
+                                  {"_make_part", make_part, METH_O, NULL},
                                   {"_same_storage", same_storage, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 

@@ -128,3 +128,32 @@ int ac_storage_set_bytes(ac_storage *s, int64_t bytes) {
     s->content++;
     return 0;
 }
+
+static int take(ac_storage *s, ac_storage *from) {
+    ac_storage_moved *mine = moved_of(s);
+    if (!mine) return -1;
+    AC_ASSERT(mine->own == 0 && s != from && s->device == AC_CPU);
+    if (mine->keeps) ac_storage_release(mine->keeps);
+    mine->keeps = from ? ac_storage_retain(from) : NULL;
+    s->data = from ? from->data : (char *)s + HEADER;
+    s->bytes = mine->room = from ? from->bytes : 0;
+    s->content++;
+    return 0;
+}
+
+int ac_storage_fill(ac_storage *s, ac_storage *from) {
+    AC_TRY(take(s, from));
+    ac_storage_settled(s);
+    s->blank = false;
+    return 0;
+}
+
+int ac_storage_drop(ac_storage *s, ac_dtype dtype) {
+    AC_TRY(take(s, NULL));
+    ac_packed_weights_free(s);
+    ac_storage_settled(s);
+    s->deferred = s->blank = true;
+    s->factor = 1, s->deferred_dtype = dtype;
+    ac_deferred_scales++;
+    return 0;
+}

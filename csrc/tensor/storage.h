@@ -60,7 +60,8 @@ typedef struct ac_storage {
 /* The factors have been multiplied in, or are of no use any more. */
 void ac_storage_settled(ac_storage *s);
 static inline double ac_waiting_factor(const ac_storage *s) { return s->deferred ? s->factor : 1; }
-extern int64_t ac_deferred_scales; /* storages with a pending factor: mostly none, and nobody need look further */
+/* Storages with a pending factor, and tensors that are parts (tensor.h): mostly none, and nobody need look further. */
+extern int64_t ac_deferred_scales;
 
 /* Called for every write while a CUDA graph is captured, else NULL: its replays write the same memory. */
 extern void (*ac_note_write)(ac_storage *s);
@@ -87,6 +88,12 @@ int ac_storage_move(ac_storage *s, ac_storage *to) AC_CHECKED;
 static inline int64_t ac_storage_room(const ac_storage *s) { return s->moved ? s->moved->room : s->bytes; }
 /* Gives s fewer bytes, or more within its room. No memory moves, so tensors that reach further stay readable. */
 int ac_storage_set_bytes(ac_storage *s, int64_t bytes) AC_CHECKED;
+/* s, on the CPU and made with no bytes, takes over the memory of `from`: only s may write it from then on. Memory that
+ * it took before is given back. */
+int ac_storage_fill(ac_storage *s, ac_storage *from) AC_CHECKED;
+/* And gives it back: s is blank until it is filled again. Its version stays, as its values will be the same in
+ * backward. */
+int ac_storage_drop(ac_storage *s, ac_dtype dtype) AC_CHECKED;
 
 /* How the Python object of a storage is held; set by its owner. */
 typedef struct {

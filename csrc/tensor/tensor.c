@@ -54,6 +54,7 @@ ac_tensor *ac_tensor_alias(const ac_tensor *t) {
     if (!v) return NULL;
     memcpy(v, t, sizeof *v);
     v->refs = 1, v->py = NULL, v->meta = NULL, v->base = NULL, v->view_kind = AC_VIEW_PLAIN;
+    v->is_part = false;
     (void)ac_storage_retain(t->storage);
     share_counter(v, t);
     return v;
@@ -89,6 +90,7 @@ ac_tensor *ac_tensor_scalar_int(ac_dtype dtype, int64_t value) {
 /* Freeing is a loop, not a recursion: what a tensor owns may end a chain of a million views. */
 void ac_tensor_free(ac_tensor *t) {
     while (t) {
+        if (t->is_part) ac_deferred_scales--;
         ac_tensor *base = t->base;
         if (t->meta) ac_hooks.meta_free(t->meta);
         if (t->counter && --t->counter->refs == 0) ac_free(t->counter, sizeof *t->counter);

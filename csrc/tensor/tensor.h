@@ -37,6 +37,7 @@ typedef struct ac_tensor {
     int ndim;
     bool is_scalar;         /* came from a Python number: does not take part in promotion */
     bool is_inference;      /* made under inference_mode */
+    bool is_part;           /* of a larger tensor that processes share: operators refuse it, its aliases are plain */
     uint8_t view_kind;      /* of a view: an ac_view_kind */
     uint32_t view_version;  /* of a view: the version its history was made for */
     uint32_t changes;       /* of memory or geometry in place; they count as writes to this tensor alone */

@@ -19,13 +19,13 @@ class Bucket:
         self.parameters = [parameters[i] for i in numbers]
         first = self.parameters[0]
         self.row = make.zeros(sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device)
-        self.views = _views(self.row, self.parameters)
+        self.views = views_of(self.row, self.parameters)
         self.place = {number: i for i, number in enumerate(numbers)}
         self.waits = set(numbers)  # for these gradients
         self.work: Any = None  # a Work or Future of the message
 
 
-def _views(row: Tensor, parameters: Sequence[Tensor]) -> List[Tensor]:
+def views_of(row: Tensor, parameters: Sequence[Tensor]) -> List[Tensor]:
     """Parts of the row with the parameters' shapes. Each is a storage of its own on that memory: a write to one is none to the others."""
     views, begin, storage = [], 0, row.untyped_storage()
     for p in parameters:

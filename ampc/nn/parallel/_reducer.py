@@ -27,9 +27,11 @@ class Reducer:
         self._order: List[int] = []  # of the gradients of this pass
         self._used: Set[int] = set()  # parameters with a gradient since the last average
         self._next = 0  # the bucket that leaves next
+        self._has_gradients = True  # False where this process has no more batches
         self.unused: Set[int] = set()  # parameters that this pass does not reach
         self.finds_unused = False
         self.averages = True  # False within no_sync
+        self.divisor: Optional[float] = None  # of the sum of gradients, in place of the number of processes
         self.hook: Optional[Tuple[Any, Callable[..., Any]]] = None
         self._set_buckets(range(len(parameters) - 1, -1, -1))
         self._handles = [p.register_post_accumulate_grad_hook(self._hook_of(i)) for i, p in enumerate(parameters)]
@@ -98,7 +100,8 @@ class Reducer:
 
     def _leave(self, bucket: Bucket) -> None:
         if self.hook is None:
-            bucket.work = all_reduce(bucket.row, ReduceOp.AVG, self._group, async_op=True)
+            op = ReduceOp.AVG if self.divisor is None else ReduceOp.SUM
+            bucket.work = all_reduce(bucket.row, op, self._group, async_op=True)
             return
         state, hook = self.hook
         bucket.work = hook(state, GradBucket(bucket, bucket is self._buckets[-1]))
@@ -117,9 +120,21 @@ class Reducer:
             self._rebuild(order)
         _C._set_provenance(self._parameters, "same")
 
+    def shadow(self) -> None:
+        """Takes part in the others' pass with gradients of 0, and takes the averages."""
+        self._has_gradients = False
+        try:
+            with no_grad():
+                for bucket in self._buckets:
+                    bucket.row.zero_()
+                    self._leave(bucket)
+                self._finish()
+        finally:
+            self._has_gradients = True
+
     def _agree(self) -> Optional[List[float]]:
         """Which parameters any process has used; None where all count as used. The scalers agree in the same message."""
-        own = _scalers.facts()
+        own = _scalers.facts() if self._has_gradients else list(_scalers.NO_FACTS)
         if self.finds_unused:
             own += [float(i in self._used) for i in range(len(self._parameters))]
         message = make.tensor(own, dtype=_C.float64, device="cpu")
@@ -127,11 +142,13 @@ class Reducer:
         largest = message.tolist()
         for bucket in self._buckets:  # all have left, and none may be on its way when an error ends the pass
             self._wait(bucket)
-        _scalers.take(largest[:_scalers.FACTS])
+        (_scalers.take if self._has_gradients else _scalers.note)(largest[:_scalers.FACTS])
         return largest[_scalers.FACTS:] if self.finds_unused else None
 
     def _wait(self, bucket: Bucket) -> None:
         found = bucket.work.wait()
+        if self.hook is None and self.divisor is not None:
+            bucket.row.div_(self.divisor)
         if self.hook is not None:
             found = found[0] if isinstance(found, (list, tuple)) else found
             if found is not bucket.row:

@@ -14,6 +14,7 @@ class _Last(Listener):
     """Knows the scaler that has scaled a loss last."""
 
     scaler: Optional[weakref.ref] = None
+    others_scale = False
 
     def loss_scaled(self, scaler: Any, outputs: Any) -> None:
         """Keeps it."""
@@ -22,6 +23,7 @@ class _Last(Listener):
 
 _last = _Last()
 FACTS = 3
+NO_FACTS = (0.0, -math.inf, -math.inf)  # of a process without a loss of its own
 
 
 def begin() -> None:
@@ -59,3 +61,13 @@ def take(largest: List[float]) -> None:
     if scaler is not None and largest[0]:
         state = scaler._need_scale("scale")
         scaler._bad_losses += state.check_loss(make.full((), math.nan, device=state.device))[1]
+
+
+def note(largest: List[float]) -> None:
+    """Notes, in a process that has no loss of its own in this pass, whether the others' losses are scaled."""
+    _last.others_scale = largest[1] > 0
+
+
+def others_scale() -> bool:
+    """Whether they were in the last such pass."""
+    return _last.others_scale

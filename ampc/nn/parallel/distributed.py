@@ -6,12 +6,16 @@ import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from ... import _C
+from ... import _creation as make
 from ..._C import Tensor, is_grad_enabled
 from ..._missing import absent_from
 from ...autograd.grad_mode import no_grad
 from ...distributed._memory import flat, spread
-from ...distributed.collectives import broadcast
+from ...distributed.algorithms.join import Join, Joinable, JoinHook
+from ...distributed.collectives import all_reduce, broadcast
 from ...distributed.groups import ProcessGroup, group_of
+from ...distributed.reductions import ReduceOp
 from ..modules.module import Module
 from ._buckets import GradBucket
 from ._reducer import Reducer
@@ -20,7 +24,20 @@ __all__ = ["DistributedDataParallel", "GradBucket"]
 MEGABYTE = 1 << 20
 
 
-class DistributedDataParallel(Module):
+class _JoinHook(JoinHook):
+    """A rank without more batches adds zeros to the others' gradients, and takes the averages."""
+
+    def __init__(self, model: DistributedDataParallel) -> None:
+        self._model = model
+
+    def main_hook(self) -> None:
+        self._model.shadow()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        self._model.give_from_last(is_last_joiner)
+
+
+class DistributedDataParallel(Module, Joinable):
     """``module``, whose gradients ``backward`` averages over the processes of a group.
 
     Args:
@@ -34,6 +51,7 @@ class DistributedDataParallel(Module):
             keeps its ``.grad``.
         gradient_as_bucket_view: ``.grad`` is a view of the message's memory, which saves a copy.
         static_graph: every pass reaches the same parameters, so they are searched for once.
+        device_mesh: a mesh of one dimension, whose group it is, in place of ``process_group``.
         dim, check_reduction: taken as in torch, where they have no effect either.
 
     RuntimeError for a module without trained parameters, for processes whose modules differ (with the first parameter that does), and in
@@ -42,9 +60,9 @@ class DistributedDataParallel(Module):
     def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0, broadcast_buffers: bool = True,
                  init_sync: bool = True, process_group: Optional[ProcessGroup] = None, bucket_cap_mb: Optional[float] = None,
                  find_unused_parameters: bool = False, check_reduction: bool = False, gradient_as_bucket_view: bool = False,
-                 static_graph: bool = False) -> None:
+                 static_graph: bool = False, *, device_mesh: Any = None) -> None:
         super().__init__()
-        group = group_of("DistributedDataParallel", process_group)
+        group = group_of("DistributedDataParallel", process_group if device_mesh is None else _group_of_mesh(process_group, device_mesh))
         if device_ids is not None and len(device_ids) > 1:
             raise ValueError(f"DistributedDataParallel: a process trains on one device, not {list(device_ids)}; start a process for each")
         if bucket_cap_mb is not None and not bucket_cap_mb > 0:
@@ -61,12 +79,14 @@ class DistributedDataParallel(Module):
         self._known_unused: Optional[set] = None  # of a static graph
         self._twin = group.twin("gradients of DistributedDataParallel")
         state = [(name, t) for name, t in (*module.named_parameters(), *module.named_buffers()) if name not in ignored]
-        _check_same(self._twin, "is", {name: f"{t.dtype.name} {list(t.shape)}{' trained' if t.requires_grad else ''}" for name, t in state})
+        kinds = {name: f"{t.dtype.name} {list(t.shape)}{' trained' if t.requires_grad else ''}" for name, t in state}
+        check_same("DistributedDataParallel", self._twin, "is", kinds)
         self._twin.checks = False  # from here on all processes make the same calls
         if init_sync:
             self._give([t for _, t in state])
         else:
-            _check_same(self._twin, "has the checksum", {name: _checksum(t) for name, t in state})
+            check_same("DistributedDataParallel", self._twin, "has the checksum", {name: _checksum(t) for name, t in state})
+        self._given, self._divides_by_all = [t for _, t in state], True
         self._buffers_given = [b for name, b in module.named_buffers() if name not in ignored]
         limit = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MEGABYTE)
         searches = find_unused_parameters or static_graph
@@ -74,24 +94,25 @@ class DistributedDataParallel(Module):
                                static_graph or not find_unused_parameters)
         self.reducer.finds_unused = searches
 
-    def _give(self, tensors: List[Tensor]) -> None:
-        """All processes' tensors take the values of rank 0's, in one message for each dtype."""
+    def _give(self, tensors: List[Tensor], root: int = 0) -> None:
+        """All processes' tensors take the values of those of rank ``root`` of the group, in one message for each dtype."""
         kinds: Dict[Any, List[Tensor]] = {}
         for t in tensors:
             kinds.setdefault(t.dtype, []).append(t.detach())
         for same in kinds.values():
             row = flat(same)
-            broadcast(row, group=self._twin, group_src=0)
-            if self._twin.rank():
+            broadcast(row, group=self._twin, group_src=root)
+            if self._twin.rank() != root:
                 spread(same, row)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         averages = is_grad_enabled() and self.require_backward_grad_sync
         if averages:
             self.reducer.check_finished()
-        if self.broadcast_buffers and self.require_forward_param_sync and self._buffers_given:
+        root = self._begin_joined(averages) if self._join_config.enable and is_grad_enabled() else 0
+        if self._gives_buffers():
             with no_grad():
-                self._give(self._buffers_given)
+                self._give(self._buffers_given, root)
         outputs = self.module(*inputs, **kwargs)
         self.require_forward_param_sync = averages
         if is_grad_enabled():
@@ -124,30 +145,105 @@ class DistributedDataParallel(Module):
             raise RuntimeError("register_comm_hook: there is a hook already")
         self.reducer.hook = state, hook
 
-    def join(self, *args: Any, **kwargs: Any) -> Any:
-        """NotImplementedError: give every rank the same number of batches, as DistributedSampler does."""
-        raise NotImplementedError("DistributedDataParallel.join: ranks with different numbers of batches are not there yet; DistributedSampler "
-                                  "gives all the same number")
+    # -- ranks with different numbers of batches
+
+    def join(self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False) -> Join:
+        """A context for training loops in which ranks have different numbers of batches. Those that have no more add zeros to the gradients of the
+        others, and get their steps' gradients. At the end all have the parameters and buffers of a rank that was among the last.
+
+        Args:
+            divide_by_initial_world_size: gradients are divided by the number of all ranks; False: of those that still have batches.
+            enable: False: the context has no effect.
+            throw_on_early_termination: RuntimeError in all ranks as soon as one has no more batches.
+
+        The optimizer must step in the loop alone; for a ZeroRedundancyOptimizer write ``Join([model, optimizer])``."""
+        return Join([self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size)
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """Its hook for ``Join``, which takes ``divide_by_initial_world_size``, see ``join``."""
+        self._divides_by_all = bool(kwargs.get("divide_by_initial_world_size", True))
+        return _JoinHook(self)
+
+    @property
+    def join_device(self) -> Any:
+        """The device of its first parameter."""
+        return next(self.module.parameters()).device
+
+    @property
+    def join_process_group(self) -> Any:
+        """Its group of processes."""
+        return self.process_group
+
+    def _highest(self, is_meant: bool) -> int:
+        """The last rank of the group of those that are meant."""
+        t = make.full((), self.process_group.rank() if is_meant else -1, dtype=_C.int64)
+        all_reduce(t, ReduceOp.MAX, self._twin)
+        return int(t.item())
+
+    def _begin_joined(self, averages: bool) -> int:
+        """Before a forward pass within a Join: tells the others of it. Returns the rank whose buffers are given to all."""
+        work = Join.notify_join_context(self)
+        if work is not None:
+            work.wait()
+        root = self._highest(True) if self._gives_buffers() else 0
+        self._agree_on_pass(averages, True)
+        return root
+
+    def _agree_on_pass(self, averages: bool, is_active: bool) -> bool:
+        """Whether the gradients of this pass are averaged, which the ranks that have batches know. They are counted for the average."""
+        message = make.tensor([averages, is_active], dtype=_C.int64)
+        all_reduce(message, group=self._twin)
+        averaging, active = message.tolist()
+        self.reducer.divisor = None if self._divides_by_all else float(active)
+        return averaging > 0
+
+    def _gives_buffers(self) -> bool:
+        return bool(self.broadcast_buffers and self.require_forward_param_sync and self._buffers_given)
+
+    def shadow(self) -> None:
+        """Takes part in an iteration of ranks that have batches: in the message of buffers, and that of gradients."""
+        with no_grad():
+            root = self._highest(False) if self._gives_buffers() else None
+            averages = self._agree_on_pass(False, False)
+            if root is not None:
+                self._give(self._buffers_given, root)
+            self.require_forward_param_sync = averages
+            if averages:
+                self.reducer.shadow()
+
+    def give_from_last(self, is_last: bool) -> None:
+        """All ranks take the parameters and buffers of a rank that was among the last."""
+        self.reducer.divisor = None
+        with no_grad():
+            self._give(self._given, self._highest(is_last))
+
+
+def _group_of_mesh(process_group: Any, mesh: Any) -> ProcessGroup:
+    """RuntimeError for a mesh of several dimensions, or beside a group."""
+    if process_group is not None:
+        raise RuntimeError("DistributedDataParallel: `process_group` and `device_mesh` exclude each other")
+    if mesh.ndim != 1:
+        raise RuntimeError(f"DistributedDataParallel: `device_mesh` must have one dimension, got {mesh.ndim}; take a part by its name: mesh['name']")
+    return mesh.get_group()
 
 
 def _checksum(t: Tensor) -> str:
-    from ... import _C
     from ...distributed._memory import row
 
     plain = row(t.detach())
     return f"{zlib.crc32(plain.reshape(-1).view(_C.uint8).numpy().tobytes()) if plain.numel() else 0:08x}"
 
 
-def _check_same(group: ProcessGroup, verb: str, mine: Dict[str, str]) -> None:
+def check_same(what: str, group: ProcessGroup, verb: str, mine: Dict[str, str]) -> None:
     """RuntimeError, which names the first parameter or buffer that differs from rank 0's, in every process where one does."""
     got: List[List[Tuple[str, str]]] = []
-    group.submit("DistributedDataParallel's comparison of modules", lambda: got.extend(group.comm.allgather(list(mine.items())))).wait()
+    group.submit(f"{what}'s comparison of modules", lambda: got.extend(group.comm.allgather(list(mine.items())))).wait()
     for rank, theirs in enumerate(got[1:], 1):
         if theirs == got[0]:
             continue
         for here, there in zip([*got[0], ("", "nothing")], [*theirs, ("", "nothing")]):
             if here != there:
-                raise RuntimeError(f"DistributedDataParallel: the ranks' modules differ: {here[0] or 'nothing more'} of rank {group.ranks[0]} {verb} "
+                raise RuntimeError(f"{what}: the ranks' modules differ: {here[0] or 'nothing more'} of rank {group.ranks[0]} {verb} "
                                    f"{here[1]}, and {there[0] or 'nothing more'} of rank {group.ranks[rank]} {verb} {there[1]}")
 
 

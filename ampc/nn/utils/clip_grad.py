@@ -12,6 +12,7 @@ from ..._C import Tensor
 from ..._callers import warn
 from ..._events import announce
 from ...amp._ledger import ledger_of
+from ...amp._parts import norm_of_all
 
 
 def _listed(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
@@ -44,7 +45,10 @@ def _total_norm(every: List[Tensor], norm_type: float, error_if_nonfinite: bool)
     dtype = _C.float64 if any(t.dtype == _C.float64 for t in every) else _C.float32
     if every and all(t.is_meta for t in every) and not error_if_nonfinite:
         return make.empty((), dtype=dtype, device="meta")
-    if norm_type == 2.0 and every and _one_device(every) and not (error_if_nonfinite and every[0].is_cuda):
+    whole = norm_of_all(every, norm_type)
+    if whole is not None:
+        total = whole
+    elif norm_type == 2.0 and every and _one_device(every) and not (error_if_nonfinite and every[0].is_cuda):
         norm = ledger_of(every)[:, 0].sum().sqrt().to(dtype)
         if not error_if_nonfinite:
             return norm
