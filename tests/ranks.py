@@ -291,12 +291,11 @@ def a_group_again(rank, size):
     assert x.item() == 2
 
 
-def main(folder):
-    import distributed_training  # noqa: F401  adds its programs
-
+def run(folder, programs):
+    """Runs those for this number of processes, and writes what went wrong."""
     dist.init_process_group(timeout=timedelta(seconds=30))
     rank, size, wrong = dist.get_rank(), dist.get_world_size(), {}
-    for name, (sizes, f) in PROGRAMS.items():
+    for name, (sizes, f) in programs.items():
         if size in sizes:
             begin = time.monotonic()
             try:
@@ -316,4 +315,6 @@ def main(folder):
 
 if __name__ == "__main__":
     sys.modules["ranks"] = sys.modules["__main__"]
-    main(sys.argv[1])
+    import distributed_training  # noqa: F401  adds its programs
+
+    run(sys.argv[1], PROGRAMS)

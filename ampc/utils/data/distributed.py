@@ -24,12 +24,13 @@ class DistributedSampler(Sampler):
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(f"DistributedSampler: `rank` must be in [0, {self.num_replicas}), got {self.rank}")
         self.dataset, self.shuffle, self.seed, self.drop_last, self.epoch = dataset, shuffle, seed, drop_last, 0
+        self.told = False  # the epoch, since the last pass
         n, each = len(dataset), self.num_replicas
         self.num_samples = n // each if drop_last else -(-n // each)
         self.total_size = self.num_samples * each
 
     def __iter__(self) -> Iterator[int]:
-        n = len(self.dataset)
+        n, self.told = len(self.dataset), False
         if self.shuffle:
             order = make.randperm(n, generator=make.Generator().manual_seed(self.seed + self.epoch)).tolist()
         else:
@@ -43,4 +44,4 @@ class DistributedSampler(Sampler):
 
     def set_epoch(self, epoch: int) -> None:
         """Another permutation for each epoch."""
-        self.epoch = epoch
+        self.epoch, self.told = epoch, True
