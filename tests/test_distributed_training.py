@@ -2,12 +2,16 @@
 
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 pytest.importorskip("mpi4py")
+import references
 import trainer_ranks
 
 import ampc
@@ -43,3 +47,109 @@ def test_ranks(found, size, name):
     for rank in range(size):
         assert name in said[rank], f"rank {rank} did not come to it: {done.stdout[-3000:]}{done.stderr[-3000:]}"
         assert not said[rank][name][0], f"rank {rank}: {said[rank][name][0]}"
+
+
+# -- restarts ------------------------------------------------------------------------------------------------------------
+
+
+def ampc_run(*args, cwd=HERE, **variables):
+    """The command line and its options for subprocess."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")]), **variables}
+    return [sys.executable, "-m", "ampc", "run", *map(str, args)], {"cwd": cwd, "env": env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+
+
+def finished(*args, **options):
+    command, options = ampc_run(*args, **options)
+    return subprocess.run(command, timeout=60, **options)
+
+
+def pid_of(folder, count, rank, running, timeout=30):
+    """The process that was started with this number of restarts; None where the run has ended instead."""
+    end = time.monotonic() + timeout
+    while not (folder / f"{count}.{rank}").exists():
+        if running.poll() is not None:
+            return None
+        assert time.monotonic() < end, f"restart {count} has not come"
+        time.sleep(0.005)
+    return int((folder / f"{count}.{rank}").read_text())
+
+
+def killed_run(folder, draw, size, kills):
+    """A run of restarted.py whose ranks are killed at drawn moments. How often they were, and the checkpoint at the end."""
+    folder.mkdir()
+    command, options = ampc_run("--nproc", size, "--max-restarts", kills, "restarted.py", folder)
+    with subprocess.Popen(command, **options) as running:
+        done = 0
+        for count in range(kills):
+            rank, seconds = draw.randrange(size), draw.uniform(0, 1.5)
+            pids = [pid_of(folder, count, r, running) for r in range(size)]
+            if None in pids:
+                break
+            try:
+                running.wait(seconds)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+            try:
+                os.kill(pids[rank], signal.SIGKILL)
+                done += 1
+            except ProcessLookupError:
+                break
+        out, err = running.communicate(timeout=120)
+    assert running.returncode == 0, err[-4000:]
+    return done, ampc.load(folder / "run.safetensors"), err
+
+
+def flat(value):
+    """All that a checkpoint holds, comparable."""
+    if isinstance(value, dict):
+        return {k: flat(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [flat(v) for v in value]
+    return [str(value.dtype), value.tolist()] if isinstance(value, ampc.Tensor) else value
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path):
+    soak = "AMPC_EXAMPLES" in os.environ
+    draw, want, left, runs = random.Random(references.DRAWN), {}, 100 if soak else 3, 0
+    print(f"drawn by AMPC_TEST_SEED={references.DRAWN}")
+    while left > 0:
+        size = draw.choice((2, 4)) if soak else 2
+        if size not in want:
+            want[size] = flat(killed_run(tmp_path / f"whole{size}", draw, size, 0)[1])
+        done, got, err = killed_run(tmp_path / f"killed{runs}", draw, size, min(left, 8))
+        assert flat(got) == want[size] and err.count("; restart ") >= done
+        left, runs = left - done, runs + 1
+        assert runs < 200, "the runs end before they can be killed"
+
+
+def test_restarts_are_counted(tmp_path):
+    (tmp_path / "train.py").write_text("import os, sys\ncount = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
+                                       "print(count, os.environ['TORCHELASTIC_MAX_RESTARTS'], flush=True)\nsys.exit(3 if count < 2 else 0)\n")
+    done = finished("--nproc", 2, "--max-restarts", 5, "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted({line.split("] ")[1] for line in done.stdout.split("\n") if line}) == ["0 5", "1 5", "2 5"]
+    assert "status 3; restart 1 of 5" in done.stderr and "restart 2 of 5" in done.stderr and "restart 3 of 5" not in done.stderr
+    done = finished("torchrun", "--nproc-per-node=2", "--max-restarts=1", "train.py", cwd=tmp_path)
+    assert done.returncode == 3 and done.stderr.count("restart 1 of 1") == 1 and "restart 2" not in done.stderr
+    done = finished("--nproc", 2, "train.py", cwd=tmp_path)
+    assert done.returncode == 3 and "; restart" not in done.stderr
+
+
+def test_restarts_that_are_none(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    for args, text in ((("--max-restarts", 2), "give it with --nproc"), (("--nproc", 2, "--max-restarts", -1), "a number from 0 on, got -1"),
+                       (("torchrun", "--max-restarts", "-1"), "a number from 0 on, got -1")):
+        done = finished(*args, "train.py", cwd=tmp_path)
+        assert done.returncode == 2 and text in done.stderr, done.stderr
+
+
+def test_sigterm_is_no_failure(tmp_path):
+    (tmp_path / "train.py").write_text("import pathlib, time\npathlib.Path('up').touch()\ntime.sleep(60)\n")
+    command, options = ampc_run("--nproc", 2, "--max-restarts", 3, "train.py", cwd=tmp_path)
+    with subprocess.Popen(command, **options) as running:
+        while not (tmp_path / "up").exists():
+            time.sleep(0.01)
+        running.terminate()
+        _, err = running.communicate(timeout=30)
+    assert running.returncode != 0 and "; restart" not in err, err
