@@ -28,7 +28,8 @@ def mpiexec() -> Optional[str]:
 
 
 @functools.lru_cache(None)
-def _is_open_mpi(program: str) -> bool:
+def is_open_mpi(program: str) -> bool:
+    """Whether an mpiexec is Open MPI's."""
     import subprocess
 
     said = subprocess.run([program, "--version"], capture_output=True, text=True)
@@ -41,7 +42,7 @@ def command(nproc: int, program: List[str]) -> List[str]:
     if found is None:
         raise CannotStart(f"mpiexec is not there, which starts the processes; {INSTALL}")
     # Of Open MPI: more processes than cores may be started, and each may run on every core.
-    options = ["--oversubscribe", "--bind-to", "none"] if _is_open_mpi(found) else []
+    options = ["--oversubscribe", "--bind-to", "none"] if is_open_mpi(found) else []
     return [found, *options, "-n", str(nproc), *program]
 
 
@@ -59,6 +60,12 @@ def environment(nproc: int, given: MutableMapping[str, str]) -> Dict[str, str]:
 def rank() -> Optional[int]:
     """This process' rank by the launcher's variables; None where nobody has launched several."""
     found = _first(RANK_VARIABLES)
+    return None if found is None else int(found)
+
+
+def rank_of_mpi() -> Optional[int]:
+    """This process' rank where MPI's own launcher or PMIx has started it; None elsewhere, such as in the script of a Slurm job."""
+    found = _first(RANK_VARIABLES[:3])
     return None if found is None else int(found)
 
 

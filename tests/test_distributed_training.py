@@ -60,10 +60,10 @@ def ampc_run(*args, cwd=HERE, **variables):
 
 def finished(*args, **options):
     command, options = ampc_run(*args, **options)
-    return subprocess.run(command, timeout=60, **options)
+    return subprocess.run(command, timeout=200, **options)
 
 
-def pid_of(folder, count, rank, running, timeout=30):
+def pid_of(folder, count, rank, running, timeout=200):
     """The process that was started with this number of restarts; None where the run has ended instead."""
     end = time.monotonic() + timeout
     while not (folder / f"{count}.{rank}").exists():
@@ -95,7 +95,7 @@ def killed_run(folder, draw, size, kills):
                 done += 1
             except ProcessLookupError:
                 break
-        out, err = running.communicate(timeout=120)
+        out, err = running.communicate(timeout=300)
     assert running.returncode == 0, err[-4000:]
     return done, ampc.load(folder / "run.safetensors"), err
 
@@ -151,5 +151,39 @@ def test_sigterm_is_no_failure(tmp_path):
         while not (tmp_path / "up").exists():
             time.sleep(0.01)
         running.terminate()
-        _, err = running.communicate(timeout=30)
+        _, err = running.communicate(timeout=100)
     assert running.returncode != 0 and "; restart" not in err, err
+
+
+# -- spawned ranks -------------------------------------------------------------------------------------------------------
+
+
+def spawn(case):
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run([sys.executable, "spawned.py", case], capture_output=True, text=True, cwd=HERE, env=env, timeout=300)
+
+
+def test_spawned_processes_are_ranks():
+    done = spawn("sums")
+    assert done.returncode == 0 and "all is well" in done.stdout, done.stderr
+    assert done.stderr.count("'gloo' means MPI here") == 3  # for three groups, by rank 0
+
+
+@pytest.mark.parametrize("case, kind, text", [
+    ("raise", "ProcessRaisedException: process 1 raised an exception", "in fails\n    raise ValueError(\"a bad batch\")\nValueError: a bad batch"),
+    ("kill", "ProcessExitedException", "process 1 was ended by the signal SIGKILL"),
+    ("nobody", "ProcessRaisedException", "ValueError: init_process_group: a process of multiprocessing.spawn must say which it is: give `rank`"),
+    ("others", "ProcessRaisedException", "of `world_size` 3, and multiprocessing.spawn has started 2 processes; on several hosts"),
+    ("no program", "ProcessRaisedException", "mpiexec is not there"), ("no program", "DistNetworkError", "start the script with `ampc run --nproc 2`"),
+    ("broken program", "DistNetworkError", "there are not enough slots; start the script with `ampc run --nproc 2`")])
+def test_a_spawned_rank_that_fails(case, kind, text):
+    done = spawn(case)
+    assert done.returncode == 1 and kind in done.stderr and text in done.stderr, done.stderr
+
+
+def test_a_script_for_torch_spawns_ranks(tmp_path):
+    (tmp_path / "train.py").write_text("import torch\nimport torch.distributed as dist\nimport torch.multiprocessing as mp\n\n\ndef main(rank, size):\n"
+                                       "    dist.init_process_group('gloo', rank=rank, world_size=size)\n    x = torch.ones(2)\n    dist.all_reduce(x)\n"
+                                       "    print(f\"{rank} {x.tolist()}\\n\", end=\"\")\n\n\nif __name__ == '__main__':\n    mp.spawn(main, args=(2,), nprocs=2)\n")
+    done = finished("train.py", cwd=tmp_path)
+    assert done.returncode == 0 and sorted(done.stdout.split("\n")[:-1]) == ["0 [2.0, 2.0]", "1 [2.0, 2.0]"], (done.returncode, done.stdout, done.stderr)
