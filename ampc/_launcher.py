@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from typing import Dict, List, MutableMapping, Optional
 
@@ -80,7 +81,21 @@ def set_variables() -> int:
     if size is None or own is None:
         return int(_first(("WORLD_SIZE",)) or 1)
     local = _first(LOCAL_VARIABLES) or own
-    for name, value in (("RANK", own), ("WORLD_SIZE", size), ("LOCAL_RANK", local), ("LOCAL_WORLD_SIZE", _first(LOCAL_SIZE_VARIABLES) or size),
-                        ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")):
+    for name, value in (("RANK", own), ("WORLD_SIZE", size), ("LOCAL_RANK", local), ("LOCAL_WORLD_SIZE", _local_size() or size),
+                        ("MASTER_ADDR", _first_host(os.environ.get("SLURM_STEP_NODELIST", "")) or "127.0.0.1"), ("MASTER_PORT", "29500")):
         os.environ.setdefault(name, value)
     return int(size)
+
+
+def _local_size() -> Optional[str]:
+    """How many of the processes are on this host; None where no launcher says it. Slurm writes '4(x2),3' for hosts with 4, 4 and 3."""
+    parts = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    tasks = [count for count, times in parts for _ in range(int(times or 1))]
+    host = int(_first(("SLURM_NODEID",)) or 0)
+    return _first(LOCAL_SIZE_VARIABLES[:2]) or (tasks[host] if host < len(tasks) else _first(LOCAL_SIZE_VARIABLES[2:]))
+
+
+def _first_host(hosts: str) -> str:
+    """The first of Slurm's list of hosts, such as 'node[03-05,9],other'; '' of none."""
+    found = re.match(r"([^,\[]*)(?:\[([0-9]+)[^\]]*\]([^,]*))?", hosts)
+    return "".join(part or "" for part in found.groups()) if found else ""

@@ -187,3 +187,42 @@ def test_a_script_for_torch_spawns_ranks(tmp_path):
                                        "    print(f\"{rank} {x.tolist()}\\n\", end=\"\")\n\n\nif __name__ == '__main__':\n    mp.spawn(main, args=(2,), nprocs=2)\n")
     done = finished("train.py", cwd=tmp_path)
     assert done.returncode == 0 and sorted(done.stdout.split("\n")[:-1]) == ["0 [2.0, 2.0]", "1 [2.0, 2.0]"], (done.returncode, done.stdout, done.stderr)
+
+
+# -- launchers -----------------------------------------------------------------------------------------------------------
+
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@pytest.mark.parametrize("given, want", [
+    ({"SLURM_PROCID": "9", "SLURM_STEP_NUM_TASKS": "11", "SLURM_LOCALID": "1", "SLURM_NODEID": "2", "SLURM_STEP_TASKS_PER_NODE": "4(x2),3",
+      "SLURM_STEP_NODELIST": "node[03-05]"}, ("9", "11", "1", "3", "node03", "29500")),
+    ({"SLURM_PROCID": "5", "PMIX_RANK": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
+      "SLURM_STEP_NODELIST": "a7,b[1,3]"}, ("5", "8", "1", "4", "a7", "29500")),
+    ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "0", "SLURM_NTASKS_PER_NODE": "1", "SLURM_STEP_NODELIST": "n[9,12]-ib,z",
+      "MASTER_PORT": "1234"}, ("0", "2", "0", "1", "n9-ib", "1234")),
+    ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+      "SLURM_PROCID": "0", "SLURM_STEP_TASKS_PER_NODE": "1"}, ("1", "2", "1", "2", "127.0.0.1", "29500")),  # mpiexec in the script of a job
+    ({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, ("3", "4", "1", "2", "127.0.0.1", "29500")),
+    ({"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}, (None,) * 6)], ids=["three hosts", "pmix", "names", "mpiexec", "mpich", "a job's script"])
+def test_who_is_who(monkeypatch, given, want):
+    for name in {*NAMES, *launch.RANK_VARIABLES, *launch.SIZE_VARIABLES, *launch.LOCAL_VARIABLES, *launch.LOCAL_SIZE_VARIABLES, "SLURM_STEP_TASKS_PER_NODE"}:
+        monkeypatch.setenv(name, "")  # so that what is set below is taken away again
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert launch.set_variables() == int(want[1] or 1) and tuple(os.environ.get(name) for name in NAMES) == want
+
+
+def test_srun_without_pmix_is_told(tmp_path):
+    (tmp_path / "train.py").write_text("import ampc.distributed as dist\ndist.init_process_group()\n")
+    done = finished("train.py", cwd=tmp_path, SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="4")
+    assert done.returncode == 1 and "MPI has started 1" in done.stderr and "`srun --mpi=pmix`" in done.stderr
+
+
+def test_notes_are_told_once_and_logs_carry_the_rank(tmp_path):
+    (tmp_path / "train.py").write_text("import logging\nimport ampc as torch\nfrom ampc.doctor import guard\nlogging.basicConfig(level=logging.INFO)\n"
+                                       "logging.info('begins')\nguard.note('step-waits', 'it waits', 'do not')\n")
+    done = finished("--nproc", 2, "train.py", cwd=tmp_path)
+    assert done.returncode == 0 and all(f"[rank {r}] INFO:root:begins" in done.stderr for r in range(2)), done.stderr
+    assert done.stderr.count("PerformanceNote") == 1 and "[rank 0]" in next(line for line in done.stderr.split("\n") if "PerformanceNote" in line)

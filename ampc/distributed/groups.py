@@ -154,8 +154,9 @@ def _check_size(MPI: Any, world_size: int, rank: int) -> None:
     comm = MPI.COMM_WORLD
     wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE") or comm.size)
     if wanted != comm.size:
+        slurm = "; under srun MPI needs Slurm's PMIx: `srun --mpi=pmix`" if "SLURM_STEP_NUM_TASKS" in os.environ else ""
         raise RuntimeError(f"init_process_group: {wanted} processes are asked for, and MPI has started {comm.size}; start them with "
-                           f"`ampc run --nproc {wanted} script.py` or `mpiexec -n {wanted} ampc run script.py`")
+                           f"`ampc run --nproc {wanted} script.py` or `mpiexec -n {wanted} ampc run script.py`{slurm}")
     if rank >= 0 and rank != comm.rank:
         raise RuntimeError(f"init_process_group: `rank` is {rank}, and MPI says {comm.rank}; leave it out, or take it from the variable RANK")
 
