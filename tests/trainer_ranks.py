@@ -1,8 +1,10 @@
 """What test_distributed_training.py runs in several processes, as test_distributed.py does with ``ranks.py``: training by a configuration."""
 
 import logging
+import os
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import ranks
 
 import ampc
 import ampc.distributed as dist
-from ampc import nn
+from ampc import doctor, nn
 from ampc.nn.parallel import DistributedDataParallel as DDP
 from ampc.training import AMPConfig, PerformanceConfig, TrainingOptimizer
 from ampc.utils.data import DataLoader, TensorDataset
@@ -300,6 +302,98 @@ def one_process_reads_the_checkpoint(rank, size):
     alone, other, second = setup(AMPConfig(enabled=False, sync_across_gpus=False))
     alone.load_checkpoint(path, other, second)
     assert np.array_equal(row(other), row(net)) and type(other.norm) is nn.BatchNorm1d
+
+
+# -- the guard's rules about ranks -------------------------------------------------------------------------------------------
+
+
+def reported(code, file):
+    """(rule, file, line) of what the guard reports on each rank, of code with the names of test_guard's pages."""
+    import test_guard
+
+    doctor.reports(clear=True)
+    doctor.ignore("autocast-without-effect", "fp16-without-scaler")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(code, file, "exec"), test_guard.surroundings("with autocast" in code))
+    dist.barrier()
+    return everywhere([(r.rule, r.file, r.line) for r in doctor.reports(clear=True)])
+
+
+@on(2)
+def pages_of_rules_are_true(rank, size):
+    import test_guard
+
+    os.chdir(shared_folder())
+    for page in test_guard.PAGES:
+        if page.stem in test_guard.OF_RANKS:
+            wrong, right = test_guard.blocks(page)
+            line = 1 + next(i for i, text in enumerate(wrong.splitlines()) if text.endswith("# reported"))
+            found, want = reported(wrong, "wrong.py"), [(page.stem, "wrong.py", line)]
+            assert want in found and all(each in ([], want) for each in found), (page, found)
+            assert page.stem == "checkpoint-by-every-rank" or found == [want] * 2  # there the first of them cannot know
+            assert reported(right, "right.py") == [[]] * 2, page
+
+
+LOOP = """
+data = torch.utils.data.TensorDataset(torch.randn(16, 8), torch.randint(0, 4, (16,)))
+Sampler = torch.utils.data.distributed.DistributedSampler
+sampler, other = Sampler(data, shuffle=SHUFFLE), Sampler(data)
+loader, valid = (torch.utils.data.DataLoader(data, batch_size=4, sampler=s) for s in (sampler, other))
+for epoch in range(3):
+    if TOLD:
+        sampler.set_epoch(0)  # the same on purpose
+    for x, y in loader:
+        optimizer.zero_grad()
+        criterion(model(x), y).backward()
+        optimizer.step()
+    for x, y in valid:  # its order is no matter
+        model(x)
+"""
+APART = """
+model, other = map(torch.nn.parallel.DistributedDataParallel, (model, other))
+for x, y in batches:
+    optimizer.zero_grad()
+    second.zero_grad()
+    with autocast:
+        loss = criterion(model(x), y)
+    scaler.scale(loss).backward()
+    with other.no_sync():
+        with autocast:
+            loss = criterion(other(x), y)
+        scaler.unscale_(optimizer)  # of the other model, whose gradients are averaged
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    with autocast:
+        loss = criterion(other(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(second)
+    scaler.update()
+"""
+
+
+@on(2)
+def programs_that_are_right_are_left_alone(rank, size):
+    folder = shared_folder()
+    os.chdir(folder)
+    for code in (LOOP.replace("SHUFFLE", "True").replace("TOLD", "True"), LOOP.replace("SHUFFLE", "False").replace("TOLD", "False"), APART,
+                 f"for i in range(3):\n    torch.save(model.state_dict(), 'by_rank{rank}.safetensors')\n",
+                 "torch.save([1], 'by_turns%d' % torch.distributed.get_rank())\ntorch.distributed.barrier()\ntorch.load('by_turns0')\n"):
+        found = reported(code, "right.py")
+        assert found == [[]] * 2, (found, code)
+    found = reported(LOOP.replace("SHUFFLE", "True").replace("TOLD", "False"), "wrong.py")
+    assert found == [[("sampler-without-set-epoch", "wrong.py", 9)]] * 2, found
+
+
+@on(2)
+def stepping_in_no_sync_and_errors(rank, size):
+    code = ("model = torch.nn.parallel.DistributedDataParallel(model)\nwith model.no_sync():\n    with autocast:\n        loss = criterion(model(x), y)\n"
+            "    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()\n")
+    found = reported(code, "wrong.py")
+    assert found == [[("unscale-in-no-sync", "wrong.py", 6)]] * 2, found
+    with doctor.errors():
+        ranks.raised(doctor.MisuseError, "[unscale-in-no-sync]", reported, code, "wrong.py")
+    assert reported("x + 1\n", "right.py") == [[]] * 2
 
 
 if __name__ == "__main__":

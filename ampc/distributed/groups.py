@@ -276,6 +276,13 @@ def get_group_rank(group: Any, global_rank: int) -> int:
     return ranks.index(global_rank)
 
 
+def others_that_saved(path: str) -> List[int]:
+    """The other ranks of this host whose last saved file was this one; none without a group. This process saves it now."""
+    if not is_initialized():
+        return []
+    return _mpi.board().saves(zlib.crc32(os.path.realpath(path).encode()) + 1)
+
+
 def get_node_local_rank(fallback_rank: Optional[int] = None) -> int:
     """LOCAL_RANK. RuntimeError where it is not set, unless ``fallback_rank`` is given."""
     if os.environ.get("LOCAL_RANK"):
