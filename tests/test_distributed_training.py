@@ -189,6 +189,29 @@ def test_a_script_for_torch_spawns_ranks(tmp_path):
     assert done.returncode == 0 and sorted(done.stdout.split("\n")[:-1]) == ["0 [2.0, 2.0]", "1 [2.0, 2.0]"], (done.returncode, done.stdout, done.stderr)
 
 
+# -- the model of many ranks ---------------------------------------------------------------------------------------------
+
+
+def test_the_scaling_model(monkeypatch):
+    monkeypatch.syspath_prepend(os.path.join(os.path.dirname(HERE), "tools"))
+    import scaling_model as model
+
+    link = model.Link("", 1e-5, 1e-9)
+    assert model.ring(link, 2, 1e6) == pytest.approx(2 * (1e-5 + 0.5e6 * 1e-9)) and model.ring(link, 4, 1e6) == pytest.approx(6 * (1e-5 + 0.25e6 * 1e-9))
+    assert model.tree(link, 4, 1e6) == pytest.approx(4 * (1e-5 + 1e6 * 1e-9)) == model.tree(link, 3, 1e6)
+    assert model.all_reduce(link, 1, 1e6) == 0 and model.all_reduce(link, 4096, 8) == model.tree(link, 4096, 8)
+    assert model.all_reduce(link, 8, 1e9) == model.ring(link, 8, 1e9)
+    found = model.fitted({2**k: model.ring(link, 2, 2**k) for k in range(8, 24)})
+    assert (found.alpha, found.beta) == pytest.approx((1e-5, 1e-9))
+    assert model.shared(link, 4, 2) == model.Link("", 2e-5, 2e-9) and model.shared(link, 2, 4) == link
+    parts = {"bytes": 2.0**20, "forward": 1.0, "backward": 2.0, "update": 0.5}  # one bucket, which leaves when backward is over
+    assert model.step(link, 1, parts) == 3.5 and model.step(link, 2, parts) == pytest.approx(3.5 + model.ring(link, 2, 2**20))
+    parts["bytes"] = 2.0**20 + 50 * 2.0**20  # the last bucket alone is seen
+    assert model.buckets(parts["bytes"]) == [2**20, 25 * 2**20, 25 * 2**20]
+    assert model.step(link, 2, parts) == pytest.approx(3.5 + model.ring(link, 2, 25 * 2**20))
+    assert model.step(model.Link("", 0, 1e-6), 2, parts) > 3.5 + 25  # nothing more is hidden than backward
+
+
 # -- launchers -----------------------------------------------------------------------------------------------------------
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
