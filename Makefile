@@ -138,7 +138,7 @@ soak: $(VENV)/installed
 	$(MAKE) -C tests/c SET=thread
 	$(MAKE) levels
 	$(MAKE) coverage
-	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py test_fork.py test_missing_memory.py test_serialization.py test_opinfo.py
+	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py test_fork.py test_missing_memory.py test_serialization.py test_opinfo.py test_distributed_training.py
 	AMPC_EXAMPLES=100 $(MAKE) sim
 	$(MAKE) ptx
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py

@@ -85,7 +85,7 @@ from .amp import (
 )
 from .amp.autocast_mode import *
 from ._settings import *
-from .doctor import digits as _digits, guard as _guard, ledger as _ledger  # diagnosis listens to what is above
+from .doctor import digits as _digits, guard as _guard, ledger as _ledger, ranks as _ranks  # diagnosis listens to what is above
 from .autograd import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,

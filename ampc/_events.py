@@ -149,6 +149,21 @@ class Listener:
         """A DataLoader is about to give out a batch, the ``number``-th of its pass, counted from 0. ``indices``: those of its samples in
         ``dataset``, or the one of a sample without a batch; None of a stream."""
 
+    def no_sync_begins(self, module: Any) -> None:
+        """Within ``module.no_sync()`` gradients of a DistributedDataParallel add up in this process from here on."""
+
+    def no_sync_ends(self, module: Any) -> None:
+        """They do not any more."""
+
+    def order_begins(self, sampler: Any, repeats: bool) -> None:
+        """A DistributedSampler begins a pass; ``repeats``: it shuffles, and this is the last pass' order, because ``set_epoch`` was never called."""
+
+    def order_ends(self, sampler: Any) -> None:
+        """It has served its last index."""
+
+    def file_saved(self, path: str) -> None:
+        """``save`` is about to write to a path."""
+
     def backward_begins(self, loss: Tensor) -> None:
         """A script calls ``loss.backward()``."""
 

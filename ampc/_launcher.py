@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from typing import Dict, List, MutableMapping, Optional
 
@@ -28,7 +29,8 @@ def mpiexec() -> Optional[str]:
 
 
 @functools.lru_cache(None)
-def _is_open_mpi(program: str) -> bool:
+def is_open_mpi(program: str) -> bool:
+    """Whether an mpiexec is Open MPI's."""
     import subprocess
 
     said = subprocess.run([program, "--version"], capture_output=True, text=True)
@@ -41,7 +43,7 @@ def command(nproc: int, program: List[str]) -> List[str]:
     if found is None:
         raise CannotStart(f"mpiexec is not there, which starts the processes; {INSTALL}")
     # Of Open MPI: more processes than cores may be started, and each may run on every core.
-    options = ["--oversubscribe", "--bind-to", "none"] if _is_open_mpi(found) else []
+    options = ["--oversubscribe", "--bind-to", "none"] if is_open_mpi(found) else []
     return [found, *options, "-n", str(nproc), *program]
 
 
@@ -62,6 +64,12 @@ def rank() -> Optional[int]:
     return None if found is None else int(found)
 
 
+def rank_of_mpi() -> Optional[int]:
+    """This process' rank where MPI's own launcher or PMIx has started it; None elsewhere, such as in the script of a Slurm job."""
+    found = _first(RANK_VARIABLES[:3])
+    return None if found is None else int(found)
+
+
 def _first(names: tuple) -> Optional[str]:
     return next((os.environ[name] for name in names if os.environ.get(name, "").isdigit()), None)
 
@@ -73,7 +81,21 @@ def set_variables() -> int:
     if size is None or own is None:
         return int(_first(("WORLD_SIZE",)) or 1)
     local = _first(LOCAL_VARIABLES) or own
-    for name, value in (("RANK", own), ("WORLD_SIZE", size), ("LOCAL_RANK", local), ("LOCAL_WORLD_SIZE", _first(LOCAL_SIZE_VARIABLES) or size),
-                        ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")):
+    for name, value in (("RANK", own), ("WORLD_SIZE", size), ("LOCAL_RANK", local), ("LOCAL_WORLD_SIZE", _local_size() or size),
+                        ("MASTER_ADDR", _first_host(os.environ.get("SLURM_STEP_NODELIST", "")) or "127.0.0.1"), ("MASTER_PORT", "29500")):
         os.environ.setdefault(name, value)
     return int(size)
+
+
+def _local_size() -> Optional[str]:
+    """How many of the processes are on this host; None where no launcher says it. Slurm writes '4(x2),3' for hosts with 4, 4 and 3."""
+    parts = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    tasks = [count for count, times in parts for _ in range(int(times or 1))]
+    host = int(_first(("SLURM_NODEID",)) or 0)
+    return _first(LOCAL_SIZE_VARIABLES[:2]) or (tasks[host] if host < len(tasks) else _first(LOCAL_SIZE_VARIABLES[2:]))
+
+
+def _first_host(hosts: str) -> str:
+    """The first of Slurm's list of hosts, such as 'node[03-05,9],other'; '' of none."""
+    found = re.match(r"([^,\[]*)(?:\[([0-9]+)[^\]]*\]([^,]*))?", hosts)
+    return "".join(part or "" for part in found.groups()) if found else ""

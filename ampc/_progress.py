@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator, Optional
+
+from . import _launcher
 
 PAUSE = 0.1  # seconds between two updates at a line
 LINES = 10.0  # seconds between two lines where nobody watches
@@ -19,7 +20,7 @@ def somebody_watches() -> bool:
 
 def is_first() -> bool:
     """Whether this is the only process of a script, or rank 0 of several."""
-    return os.environ.get("RANK", "0") == "0"
+    return _launcher.rank() in (None, 0)
 
 
 class _Line:

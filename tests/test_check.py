@@ -248,6 +248,26 @@ def test_what_looks_like_it_is_still_told(text, rule):
     assert [r for r, _ in found(text)] == [rule]
 
 
+def branch(test, body="    loss.backward()\n", orelse="    pass\n"):
+    head = "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(net)\n"
+    return f"{head}if {test}:\n{body}else:\n{orelse}"
+
+
+@pytest.mark.parametrize("test", ["rank == 0", "torch.distributed.get_rank() == 0", "not args.local_rank", "rank % 2", "int(os.environ['RANK']) > 0",
+                                  "is_main_process()", "use_amp and self.rank != 0", "accelerator.is_main_process", "0 == rank", "rank in (0, 1)"])
+def test_a_backward_pass_that_depends_on_the_rank(test):
+    assert found(branch(test)) == [("rank-dependent-backward", 5)] and found(branch(test, "    pass\n", "    loss.backward()\n")) == [("rank-dependent-backward", 7)]
+    assert found(branch(test, orelse="    (loss + 0 * out.sum()).backward()\n")) == []  # both
+    assert found(branch(test, "    print(loss)\n")) == [] and found(branch(test, "    def later(loss):\n        loss.backward()\n")) == []
+    assert found(branch(test).replace("from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(net)\n", "")) == []  # nothing is averaged
+
+
+@pytest.mark.parametrize("test", ["rank >= 0", "rank != -1", "args.local_rank == -1", "rank is not None", "world_size > 1", "matrix_rank(x) > 0",
+                                  "low_rank == 4", "step % 2 == 0", "rank < 0"])
+def test_a_condition_that_is_the_same_in_all_ranks(test):
+    assert found(branch(test)) == []
+
+
 def test_a_file_that_is_named_twice_is_read_once(tmp_path):
     (tmp_path / "a.py").write_text("import torch\nx = torch.log(torch.softmax(y, 0))\n")
     got = command(str(tmp_path / "a.py"), str(tmp_path), str(tmp_path / "a.py"))

@@ -154,7 +154,7 @@ def test_macros_are_short():
     assert long == WRITTEN_OUT
 
 
-@pytest.mark.parametrize("tool", ["make_stubs.py", "rules_index.py", "policy_table.py", "speed_table.py"])
+@pytest.mark.parametrize("tool", ["make_stubs.py", "rules_index.py", "policy_table.py", "speed_table.py", "scaling_model.py"])
 def test_generated_files_are_up_to_date(tool):
     if not (ROOT / "ampc" / "_C.pyi").exists():
         pytest.skip("an installed package without its sources")

@@ -390,7 +390,7 @@ def test_configuration_7_and_8_the_whole_optimizer(world):
 def test_configuration_9_and_10_defaults_and_presets():
     whole = AMPConfig(enabled=True, dtype="float16", scale_loss=True, sync_batch_norm=True, enable_gradient_scaling=True, clear_gradients_after_step=True,
                       sync_across_gpus=True, enable_distributed_accumulation=True)
-    assert PerformanceConfig(amp_config=whole).amp_config is whole
+    assert PerformanceConfig(amp_config=whole).amp_config is whole and whole == AMPConfig() == PerformanceConfig().amp_config
     basic, advanced, ultra = (PerformanceConfig.preset(level) for level in OptimizationLevel)
     assert (basic.amp_config.enabled, advanced.amp_config.dtype, ultra.amp_config.dtype) == (False, "float16", "bfloat16")
     assert (ultra.optimization_level, ultra.amp_config.max_fp32_fallbacks) == (OptimizationLevel.ULTRA, 3)

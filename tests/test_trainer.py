@@ -153,12 +153,14 @@ def test_the_memory_fraction_is_held():
 def test_fields_about_several_processes(monkeypatch, caplog):
     names = ("sync_batch_norm", "sync_across_gpus", "enable_distributed_accumulation")
     with caplog.at_level(logging.INFO, "ampc.training"):
-        mine, *_ = setup(AMPConfig(**dict.fromkeys(names, True)))
+        mine, *_ = setup(AMPConfig())
+    assert all(getattr(AMPConfig(), name) for name in names)  # the defaults of the first documents
     assert all(mine.inactive_fields()[name] == "there is one process" for name in names) and "sync_batch_norm (there is one process)" in caplog.text
-    assert not set(names) & set(setup()[0].inactive_fields())
+    assert not set(names) & set(setup(AMPConfig(**dict.fromkeys(names, False)))[0].inactive_fields())
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(RuntimeError, match="runs in one process so far"):
+    with pytest.raises(RuntimeError, match=r"not connected. Call ampc.distributed.init_process_group\(\) first, or set sync_across_gpus=False"):
         TrainingOptimizer()
+    TrainingOptimizer(AMPConfig(sync_across_gpus=False))
 
 
 # -- fallbacks ------------------------------------------------------------------------------------------------

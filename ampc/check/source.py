@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import List, NamedTuple
 
-from . import constants, functions, numerics, order, updates
+from . import constants, functions, numerics, order, ranks, updates
 from .reader import Script
 
 
@@ -28,7 +28,7 @@ def check_source(source: str, file: str = "<string>") -> List[Finding]:
     script, lines = Script(source, file), source.splitlines()
     if script.of_others:
         return []
-    rules = [*order.RULES, *updates.RULES, *numerics.RULES, functions.check, constants.check]
+    rules = [*order.RULES, *updates.RULES, *numerics.RULES, functions.check, constants.check, ranks.check]
     found = {Finding(file, line, rule, what, fix) for f in rules for rule, line, what, fix in f(script)}
     return sorted(f for f in found if not _silenced(lines[f.line - 1], f.rule))
 

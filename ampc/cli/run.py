@@ -19,6 +19,7 @@ def add_run(commands: Any) -> None:
                                                  "ampc run -m package.train --lr 3        a module, as by python -m",
                                                  "ampc run accelerate launch train.py     a program that a package has installed",
                                                  "ampc run --nproc 2 train.py             in two processes, by mpiexec",
+                                                 "ampc run --nproc 2 --max-restarts 3 train.py   started again when a process has failed",
                                                  "ampc run --doctor train.py              traces the first inf or nan to its operator",
                                                  "ampc run --device cpu train.py          without the GPU",
                                                  "ampc run --api train.py model.py        which names of torch are missing, without running"))
@@ -28,6 +29,8 @@ def add_run(commands: Any) -> None:
     parser.add_argument("--doctor", action="store_true", help="check every operator, and name the first that returns inf or nan from finite inputs")
     parser.add_argument("--nproc", type=_count, metavar="N", help="run it in N processes, which ampc.distributed connects; each line of output "
                         "begins with its process' rank")
+    parser.add_argument("--max-restarts", type=int, metavar="K", help="with --nproc: start all processes again, K times at most, after one of them "
+                        "has failed; the script goes on from its last checkpoint")
     parser.add_argument("-m", dest="module", action="store_true", help="run a module by its name, as python -m does")
     parser.add_argument("script", metavar="program", help="a script, a folder with a __main__.py, an installed program of Python, or after -m a "
                         "module; with --api several files")
@@ -45,6 +48,9 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.nproc is not None:
         return _start(args)
+    if args.max_restarts is not None:
+        print("ampc run: --max-restarts is for several processes; give it with --nproc", file=sys.stderr)
+        return 2
     if _launcher.set_variables() > 1:
         ranks.mark_lines()
     find = programs.of_module if args.module else programs.of_name
@@ -72,8 +78,12 @@ def _start(args: argparse.Namespace) -> int:
     if _launcher.rank() is not None:
         print("ampc run: --nproc within a process that a launcher has started; use one of them", file=sys.stderr)
         return 2
+    restarts = args.max_restarts or 0
+    if restarts < 0:
+        print(f"ampc run: --max-restarts must be a number from 0 on, got {restarts}", file=sys.stderr)
+        return 2
     options = [*(["--device", args.device] if args.device else []), *(["--doctor"] if args.doctor else [])]
-    return start_all(args.nproc, program(args.script, args.args, args.module, options))
+    return start_all(args.nproc, program(args.script, args.args, args.module, options), restarts)
 
 
 def _api(args: argparse.Namespace) -> int:

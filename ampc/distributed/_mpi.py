@@ -13,6 +13,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from .._launcher import INSTALL
+from ..multiprocessing.spawn import spawned
 from .errors import DistBackendError, DistNetworkError
 
 if TYPE_CHECKING:
@@ -64,9 +65,12 @@ def board() -> Board:
 def _listen_to_the_end(MPI: Any, started_here: bool) -> None:
     before, _found["process"] = sys.excepthook, os.getpid()
 
-    def note(kind: Any, error: BaseException, trace: Any) -> None:
+    def fail(error: BaseException) -> None:
         if _is_own():
             board().fail(_in_short(error))
+
+    def note(kind: Any, error: BaseException, trace: Any) -> None:
+        fail(error)
         before(kind, error, trace)
 
     sys.excepthook = note
@@ -87,7 +91,10 @@ def _listen_to_the_end(MPI: Any, started_here: bool) -> None:
             if started_here:
                 MPI.Finalize()
 
-    atexit.register(end)
+    if spawned.folder is None:
+        atexit.register(end)
+    else:
+        spawned.failed, spawned.ended = fail, end
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminated)
 

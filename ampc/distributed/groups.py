@@ -14,7 +14,7 @@ from .. import _launcher
 from .._callers import warn
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
-from . import _mpi
+from . import _mpi, _spawned
 from ._shared import MOST, Shared
 from .errors import DistBackendError
 from .work import Work, Worker, seconds_of
@@ -197,8 +197,8 @@ def is_initialized() -> bool:
     return names.WORLD is not None
 
 
-def _check_backend(backend: Any) -> None:
-    """ValueError for a backend that is not here; 'gloo' is said once to mean MPI."""
+def _check_backend(backend: Any, rank: int = -1) -> None:
+    """ValueError for a backend that is not here; 'gloo' is said once, by rank 0, to mean MPI."""
     if backend is None:
         return
     if not isinstance(backend, str):
@@ -211,7 +211,7 @@ def _check_backend(backend: Any) -> None:
         raise ValueError(f"init_process_group: unknown backend {backend!r}; 'mpi' is the one that is here")
     if "gloo" in parts and not _told:
         _told.append(backend)
-        if _launcher.rank() in (None, 0):
+        if (rank if rank >= 0 else _launcher.rank()) in (None, 0):
             warn("init_process_group: the backend 'gloo' means MPI here")
 
 
@@ -220,31 +220,33 @@ def _check_size(MPI: Any, world_size: int, rank: int) -> None:
     comm = MPI.COMM_WORLD
     wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE") or comm.size)
     if wanted != comm.size:
+        slurm = "; under srun MPI needs Slurm's PMIx: `srun --mpi=pmix`" if "SLURM_STEP_NUM_TASKS" in os.environ else ""
         raise RuntimeError(f"init_process_group: {wanted} processes are asked for, and MPI has started {comm.size}; start them with "
-                           f"`ampc run --nproc {wanted} script.py` or `mpiexec -n {wanted} ampc run script.py`")
+                           f"`ampc run --nproc {wanted} script.py` or `mpiexec -n {wanted} ampc run script.py`{slurm}")
     if rank >= 0 and rank != comm.rank:
         raise RuntimeError(f"init_process_group: `rank` is {rank}, and MPI says {comm.rank}; leave it out, or take it from the variable RANK")
 
 
 def init_process_group(backend: Optional[str] = None, init_method: Optional[str] = None, timeout: Optional[timedelta] = None, world_size: int = -1,
                        rank: int = -1, store: Any = None, group_name: str = "", pg_options: Any = None, device_id: Any = None) -> None:
-    """Connects the processes that ``ampc run --nproc`` or mpiexec has started; each must call it.
+    """Connects the processes that ``ampc run --nproc``, mpiexec or ``multiprocessing.spawn`` has started; each must call it.
 
     Args:
         backend: None or 'mpi'. 'gloo' means MPI here.
         init_method: None, 'env://', 'tcp://…' or 'file://…', which mean the same: the launcher has said who takes part.
         timeout: how long an operation waits for other processes before it is an error; 30 minutes by default.
-        world_size, rank: checked against the launcher's.
+        world_size, rank: checked against the launcher's. Processes of ``multiprocessing.spawn`` must give them, or set RANK and WORLD_SIZE.
         group_name, pg_options, device_id: torch's for other backends; MPI needs none of them.
 
     ValueError when called twice, for another backend or method, or with a ``store``; RuntimeError where MPI has started another number of
     processes; DistNetworkError without mpi4py."""
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
-    _check_backend(backend)
+    _check_backend(backend, rank)
     if store is not None or init_method not in (None, "env://") and not str(init_method).startswith(("tcp://", "file://")):
         raise ValueError("init_process_group: MPI connects the processes, without a `store`; leave `store` and `init_method` out")
     seconds = seconds_of("init_process_group", default_pg_timeout if timeout is None else timeout)
+    _spawned.become_rank(rank, world_size, seconds)
     MPI = _mpi.start()
     _check_size(MPI, world_size, rank)
     comm = MPI.COMM_WORLD.Dup()
@@ -338,6 +340,13 @@ def get_group_rank(group: Any, global_rank: int) -> int:
     if global_rank not in ranks:
         raise ValueError(f"get_group_rank: rank {global_rank} is not in the group, which has the ranks {ranks}")
     return ranks.index(global_rank)
+
+
+def others_that_saved(path: str) -> List[int]:
+    """The other ranks of this host whose last saved file was this one; none without a group. This process saves it now."""
+    if not is_initialized():
+        return []
+    return _mpi.board().saves(zlib.crc32(os.path.realpath(path).encode()) + 1)
 
 
 def get_node_local_rank(fallback_rank: Optional[int] = None) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .. import _launcher
 from .._missing import absent_from
@@ -14,7 +15,7 @@ from .._missing import absent_from
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
 
 # torchrun's options that say how its processes find each other, which MPI does here.
-_OTHERS = ("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts", "monitor-interval", "start-method", "role", "log-dir",
+_OTHERS = ("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "monitor-interval", "start-method", "role", "log-dir",
            "redirects", "tee", "local-ranks-filter", "node-rank", "master-addr", "master-port", "local-addr")
 
 
@@ -25,9 +26,10 @@ def _both(name: str) -> List[str]:
 def get_args_parser() -> argparse.ArgumentParser:
     """Of torchrun's command line."""
     parser = argparse.ArgumentParser(prog="torchrun", description="Runs a script in several processes of this host, which MPI connects.",
-                                     epilog="Options about meeting points, restarts and logs are accepted and change nothing.")
+                                     epilog="Options about meeting points, monitoring and logs are accepted and change nothing.")
     parser.add_argument(*_both("nproc-per-node"), default="1", help="a number of processes, or cpu, gpu or auto: one for each core or GPU")
     parser.add_argument("--nnodes", default="1", help="1; several hosts are started by mpiexec with its own list of hosts")
+    parser.add_argument(*_both("max-restarts"), type=int, default=0, help="how often all processes are started again after one of them has failed")
     parser.add_argument("--standalone", action="store_true", help="changes nothing: there is one host")
     for name in _OTHERS:
         parser.add_argument(*_both(name), help=argparse.SUPPRESS)
@@ -62,29 +64,51 @@ def program(script: str, args: List[str], module: bool = False, options: Any = (
     return [sys.executable, "-m", "ampc", "run", *options, *(["-m"] if module else []), script, *args]
 
 
-def start_all(nproc: int, command: List[str]) -> int:
-    """Runs a command line in so many processes, and returns mpiexec's exit status; 2 where there is no mpiexec, which is told."""
+def start_all(nproc: int, command: List[str], max_restarts: int = 0) -> int:
+    """Runs a command line in so many processes, and returns mpiexec's exit status; 2 where there is no mpiexec, which is told. Where it is not 0,
+    all are started again, so often at most; TORCHELASTIC_RESTART_COUNT says how often they were. Ctrl-C and SIGTERM end them for good."""
     try:
         line = _launcher.command(nproc, command)
     except _launcher.CannotStart as error:
         print(f"ampc run: {error}", file=sys.stderr)
         return 2
-    with subprocess.Popen(line, env=_launcher.environment(nproc, os.environ)) as running:
+    variables = {**_launcher.environment(nproc, os.environ), "TORCHELASTIC_MAX_RESTARTS": str(max_restarts)}
+    for count in range(max_restarts + 1):
+        status, wanted = _run_once(line, {**variables, "TORCHELASTIC_RESTART_COUNT": str(count)})
+        if status == 0 or wanted or count == max_restarts:
+            break
+        print(f"ampc run: the processes have ended with status {status}; restart {count + 1} of {max_restarts}", file=sys.stderr, flush=True)
+    return status
+
+
+def _run_once(line: List[str], variables: Dict[str, str]) -> Tuple[int, bool]:
+    """mpiexec's exit status, and whether somebody has asked for the end."""
+    asked: List[int] = []
+    with subprocess.Popen(line, env=variables) as running:
+        def end(number: int, frame: Any) -> None:
+            asked.append(number)
+            running.terminate()
+
+        before = signal.signal(signal.SIGTERM, end)
         try:
-            return running.wait()
+            return running.wait(), bool(asked) or running.returncode < 0  # below 0: somebody has killed mpiexec
         except KeyboardInterrupt:  # which mpiexec has got, too, and ends the processes
             running.wait()
-            return 130
+            return 130, True
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Starts the processes. ValueError for several hosts, or a number of processes that is none."""
+    """Starts the processes. ValueError for several hosts, or for numbers of processes or restarts that are none."""
     if str(args.nnodes).split(":")[-1] != "1":
         raise ValueError(f"torchrun: --nnodes {args.nnodes}: start several hosts by mpiexec, as in "
                          "`mpiexec -n 8 --hostfile hosts ampc run train.py`")
+    if args.max_restarts < 0:
+        raise ValueError(f"torchrun: --max-restarts must be a number from 0 on, got {args.max_restarts}")
     given = [args.training_script, *args.training_script_args]
     command = given if args.no_python else program(given[0], given[1:], args.module)
-    return start_all(_count(str(args.nproc_per_node)), command)
+    return start_all(_count(str(args.nproc_per_node)), command, args.max_restarts)
 
 
 def main(args: Optional[List[str]] = None) -> None:

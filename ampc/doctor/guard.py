@@ -15,6 +15,7 @@ from .. import _C
 from .._callers import call_site
 from .._events import Listener, announce, listen
 from .._model_names import Names
+from .._progress import is_first
 
 PLAIN, SCALED, UNSCALED, USED, FAULTS, FLOAT16 = 2, 4, 8, 16, 0xFF00, 1 << 16  # of _provenance_flags, see csrc/autograd/provenance.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
@@ -134,8 +135,8 @@ def _say(rule: str, text: str, fix: str, file: str, line: int, once: bool = Fals
 
 
 def note(rule: str, text: str, fix: str) -> None:
-    """Says what is about speed alone, once."""
-    if _State.mode == "off" or rule in _State.ignored or (rule,) in _State.said:
+    """Says what is about speed alone, once; of several processes of a script the first does."""
+    if not is_first() or _State.mode == "off" or rule in _State.ignored or (rule,) in _State.said:
         return
     file, line = call_site()
     _State.said.add((rule,))

@@ -31,6 +31,9 @@ RUN: Dict[str, str] = {
     "scaler-without-fp16": "a GradScaler is used and nothing runs in float16",
     "backward-under-autocast": "backward() is called inside an autocast region",
     "autocast-without-effect": "an autocast region makes nothing faster on this machine, or with these sizes",
+    "unscale-in-no-sync": "gradients are divided by the scale inside no_sync(), before the ranks have averaged them",
+    "sampler-without-set-epoch": "a DistributedSampler is not told the epoch, so all epochs have one order",
+    "checkpoint-by-every-rank": "several ranks save the same file",
     "step-waits": "scaler.step() waits for the GPU, because it must know whether it skips the optimizer's step",
 }
 
@@ -40,6 +43,7 @@ SOURCE: Dict[str, str] = {
     **{rule: RUN[rule] for rule in ("clip-scaled-gradients", "step-on-scaled-gradients", "unscale-before-accumulation", "mixed-scales",
                                     "update-between-steps", "scaled-twice", "step-twice", "clip-after-step", "metric-is-scaled",
                                     "fp16-without-scaler", "scaler-without-fp16", "backward-under-autocast", "rate-too-coarse")},
+    "rank-dependent-backward": "backward() stands under a condition that only some ranks fulfil",
     "update-missing": "scaler.step() is called and scaler.update() is not",
     "scaler-in-loop": "a new GradScaler is made in every step",
     "scheduler-before-optimizer": "scheduler.step() comes before the optimizer's step",

@@ -20,6 +20,18 @@ from .._callers import warn
 
 __all__ = ["ProcessContext", "ProcessExitedException", "ProcessException", "ProcessRaisedException", "SpawnContext", "spawn", "start_processes"]
 
+
+class _Spawned:
+    """In a process that ``start_processes`` has started: how many these are, a folder that they share, which is removed after them, and what to call
+    when the function has raised an exception, and at the end. Python's own hooks are not called in such a process."""
+
+    folder: Optional[str] = None
+    count = 0
+    failed: Callable[[BaseException], Any] = staticmethod(lambda error: None)
+    ended: Callable[[], Any] = staticmethod(lambda: None)
+
+
+spawned = _Spawned()
 _PATIENCE = 30.0  # seconds that a process has to end after it was asked to
 
 
@@ -64,17 +76,21 @@ def _end_with_the_parent() -> None:
         threading.Thread(target=watch, daemon=True).start()
 
 
-def _wrap(fn: Callable[..., Any], i: int, args: Tuple[Any, ...], error_file: str) -> None:
+def _wrap(fn: Callable[..., Any], i: int, args: Tuple[Any, ...], error_file: str, count: int) -> None:
     """The process's main function."""
+    spawned.folder, spawned.count = os.path.dirname(error_file), count
     _end_with_the_parent()
     try:
         fn(i, *args)
     except KeyboardInterrupt:  # the parent has it, too
         pass
-    except Exception:
+    except Exception as error:
         with open(error_file, "w", encoding="utf-8", errors="backslashreplace") as f:
             f.write(traceback.format_exc())
+        spawned.failed(error)
         sys.exit(1)
+    finally:
+        spawned.ended()
 
 
 # -- in the parent -----------------------------------------------------------------------------------------------------
@@ -135,16 +151,27 @@ class ProcessContext:
         there, otherwise ProcessExitedException."""
         if not self.sentinels:
             return True
+        failed = []
         for sentinel in wait(list(self.sentinels), timeout):
             index = self.sentinels.pop(sentinel)  # type: ignore[arg-type]
-            process = self.processes[index]
-            process.join()
-            if process.exitcode:
-                if grace_period is not None:
-                    _join_all(self.processes, grace_period)
-                _end_all(self.processes, _PATIENCE if grace_period is None else grace_period)
-                _raise_for(index, process, self.error_files[index])
+            self.processes[index].join()
+            if self.processes[index].exitcode:
+                failed.append(index)
+        if failed:
+            index = self._cause(failed)
+            if grace_period is not None:
+                _join_all(self.processes, grace_period)
+            _end_all(self.processes, _PATIENCE if grace_period is None else grace_period)
+            _raise_for(index, self.processes[index], self.error_files[index])
         return not self.sentinels
+
+    def _cause(self, failed: List[int]) -> int:
+        """The one of the failed processes whose failure came first: that of others may follow from it, as where ranks wait for each other."""
+        killed = [i for i in failed if self.processes[i].exitcode < 0]
+        told = sorted((os.stat(file).st_mtime_ns, i) for i, file in enumerate(self.error_files) if os.path.exists(file))
+        if killed or not told or not any(i == failed[0] for _, i in told):
+            return (killed or failed)[0]
+        return told[0][1]
 
 
 class SpawnContext(ProcessContext):
@@ -157,7 +184,8 @@ class SpawnContext(ProcessContext):
 
 def start_processes(fn: Callable[..., Any], args: Tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
                     start_method: str = "spawn") -> Optional[ProcessContext]:
-    """Runs ``fn(i, *args)`` in ``nprocs`` new processes.
+    """Runs ``fn(i, *args)`` in ``nprocs`` new processes. They are the ranks of a group where each calls
+    ``distributed.init_process_group(rank=i, world_size=nprocs)``.
 
     Args:
         fn: A function; with 'spawn' and 'forkserver' one of a module's own, because it is pickled, as are ``args``.
@@ -171,7 +199,7 @@ def start_processes(fn: Callable[..., Any], args: Tuple[Any, ...] = (), nprocs: 
     processes: List[Any] = []
     try:
         for i in range(nprocs):
-            process = context.Process(target=_wrap, args=(fn, i, args, error_files[i]), daemon=daemon)
+            process = context.Process(target=_wrap, args=(fn, i, args, error_files[i], nprocs), daemon=daemon)
             process.start()
             processes.append(process)
     except BaseException:

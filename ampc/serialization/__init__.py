@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Optional, Union
 
+from .._events import announce
 from ._safe import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
@@ -49,6 +50,7 @@ def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2,
     if format == "torch" and pickle_protocol != 2:
         raise ValueError(f"save: torch's files are of pickle protocol 2, got {pickle_protocol}")
     if isinstance(f, (str, os.PathLike)):
+        announce.file_saved(os.fspath(f))
         _files.replace(os.fspath(f), lambda path: _write(obj, path, pickle_protocol, format))
     elif hasattr(f, "write"):
         from . import _pt_write

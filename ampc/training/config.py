@@ -57,9 +57,9 @@ class AMPConfig:
     enable_amp_memory_pooling: bool = False  # hold this process to a part of the GPU's memory:
     amp_memory_fraction: float = 0.8
     track_amp_stats: bool = True  # scales and memory, step by step
-    sync_batch_norm: bool = False  # these three are about several processes
-    sync_across_gpus: bool = False
-    enable_distributed_accumulation: bool = False
+    sync_across_gpus: bool = True  # of several processes: average gradients, join losses, and decide alike
+    sync_batch_norm: bool = True  # and batch norms use the batches of all processes together
+    enable_distributed_accumulation: bool = True  # and gradients travel once a step, after the last micro-batch
 
     def __post_init__(self) -> None:
         _check_bools(self)

@@ -7,7 +7,7 @@ import copy
 import logging
 import math
 import os
-from typing import Any, Callable, Dict, Iterable, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 from weakref import WeakKeyDictionary
 
 from .. import _C, backends, cuda, nn
@@ -17,7 +17,10 @@ from .._callers import warn
 from .._progress import Progress
 from ..amp import GradScaler, autocast
 from ..autograd import no_grad
+from ..distributed import get_rank, get_world_size
 from ..doctor import guard
+from ..utils.data.distributed import DistributedSampler
+from ._ranks import Ranks, plain
 from .config import AMPConfig, PerformanceConfig
 
 SHAPES = 8  # of a model's data for which the memory of a float32 forward pass is measured
@@ -36,7 +39,8 @@ class TrainingOptimizer:
     Args:
         config: a PerformanceConfig, or an AMPConfig alone (default: the level 'advanced').
 
-    RuntimeError in one of several processes (WORLD_SIZE), because their gradients would not be combined."""
+    In several processes it trains one model where ``sync_across_gpus`` is on: gradients are averaged, and losses, statistics, fallbacks and
+    checkpoints are those of all processes. Each must make the same calls. RuntimeError where they are not connected yet."""
 
     def __init__(self, config: Optional[Any] = None) -> None:
         if isinstance(config, AMPConfig):
@@ -44,17 +48,17 @@ class TrainingOptimizer:
         self.config: PerformanceConfig = config if config is not None else PerformanceConfig.preset("advanced")
         if not isinstance(self.config, PerformanceConfig):
             raise TypeError(f"TrainingOptimizer: `config` must be a PerformanceConfig or an AMPConfig, got {type(config).__name__}")
-        if int(os.environ.get("WORLD_SIZE") or 1) > 1:
-            raise RuntimeError("TrainingOptimizer: WORLD_SIZE asks for several processes, and TrainingOptimizer runs in one process "
-                               "so far. Write the loop with nn.parallel.DistributedDataParallel, or run one process")
         self.logger = logging.getLogger("ampc.training")
         self.amp_config = self.config.amp_config
+        self._ranks = Ranks()
+        self._ranks.check(self.amp_config)
         self.amp_stats = _fresh_stats()
         self.epoch = self._fallbacks = self._skips = self._micro_batch = 0  # fallbacks of this epoch, skips in a row, micro-batches of this step
         self._next: Optional[AMPConfig] = None
         self._dtype = "float32"  # dtype of autocast regions; bfloat16 after too many fallbacks
         self._retry = False  # whether the next step runs in float32
         self._low_met = False  # whether micro-batches of this step ran in 16 bits
+        self._saved: Optional[float] = None  # megabytes, by the last forward pass
         self._bad_loss = ""  # the dtype in which a loss of this step was not finite
         self._plain_bytes: WeakKeyDictionary = WeakKeyDictionary()  # model -> bytes that a float32 forward pass keeps
         self._setup_mixed_precision()
@@ -82,7 +86,10 @@ class TrainingOptimizer:
     def inactive_fields(self) -> Dict[str, str]:
         """Fields that are on but have no effect here, and why."""
         amp = self.amp_config
-        found = {name: "there is one process" for name in SEVERAL if getattr(amp, name)}
+        found = {}
+        if not self._ranks.together(amp):
+            why = "there is one process" if get_world_size() < 2 else "sync_across_gpus is off"
+            found = {name: why for name in SEVERAL if getattr(amp, name)}
         if amp.enable_cudnn_benchmark:
             found["enable_cudnn_benchmark"] = "convolutions have one algorithm, so none are tried out"
         if not cuda.is_available():
@@ -111,25 +118,25 @@ class TrainingOptimizer:
     def training_step(self, model: nn.Module, data: Any, target: Any, criterion: Callable[[Any, Any], Tensor], optimizer: Any) -> Dict[str, Any]:
         """Forward and backward of a micro-batch, and a step of the optimizer after the last one.
 
-        Returns ``loss`` (a float), ``precision`` ('float16', 'bfloat16' or 'float32'), ``fallback`` (whether it was computed again),
-        ``stepped``, ``skipped`` (the scaler left the step out) and ``scale``. Errors of the model pass through, but for RuntimeErrors
-        that speak of overflow or underflow, where ``enable_fallback_to_fp32``: beyond ``max_fp32_fallbacks``, too, such a step has no loss
-        but the one in float32."""
+        Returns ``loss`` (a float; the mean over all processes), ``precision`` ('float16', 'bfloat16' or 'float32'), ``fallback`` (whether it
+        was computed again), ``stepped``, ``skipped`` (the scaler left the step out) and ``scale``. Errors of the model pass through, but for
+        RuntimeErrors that speak of overflow or underflow, where ``enable_fallback_to_fp32``: beyond ``max_fp32_fallbacks``, too, such a step
+        has no loss but the one in float32. Where one process falls back, all do."""
         self._take_next_config()
         amp, steps = self.amp_config, self.config.gradient_accumulation_steps
+        module = self._ranks.module_of(model, amp)
         precision = "float32" if self._retry else self._dtype
         fallback = self._retry
         self._retry = False
-        loss, failed = self._forward(model, data, target, criterion, precision)
-        if loss is None:
-            self._note_fallback(failed)
-            precision, fallback, loss = "float32", True, self._loss(model, data, target, criterion, "float32")
+        with self._ranks.apart(module, amp.enable_distributed_accumulation and self._micro_batch + 1 < steps):
+            loss, value, again = self._forward(module, data, target, criterion, precision)
+            if again:
+                precision, fallback = "float32", True
+            self.scaler.scale(loss / steps if amp.scale_loss else loss).backward()
         self._low_met = precision != "float32" or (self._low_met and self._micro_batch > 0)
-        value = loss.item()
         self._bad_loss = precision if not math.isfinite(value) else self._bad_loss if self._micro_batch > 0 else ""
         self.amp_stats["total_steps"] += 1
         self.amp_stats["amp_steps"] += precision != "float32"
-        self.scaler.scale(loss / steps if amp.scale_loss else loss).backward()
         self._micro_batch = (self._micro_batch + 1) % steps
         done = {"loss": value, "precision": precision, "fallback": fallback, "stepped": False, "skipped": False,
                 "scale": self.scaler.get_scale()}
@@ -141,23 +148,36 @@ class TrainingOptimizer:
             done["stepped"] = not done["skipped"]
         return done
 
-    def _forward(self, model: nn.Module, data: Any, target: Any, criterion: Any, precision: str) -> tuple:
-        """(loss, '') or, where it is to be computed again in float32, (None, why), with random numbers and buffers as before."""
+    def _forward(self, module: nn.Module, data: Any, target: Any, criterion: Any, precision: str) -> Tuple[Tensor, float, bool]:
+        """The loss, its mean over all processes, and whether it was computed again in float32, with random numbers and buffers as before."""
         if precision == "float32":
-            return self._loss(model, data, target, criterion, precision), ""
-        if not self.amp_config.enable_fallback_to_fp32:
-            return self._measured(model, data, target, criterion, precision), ""
-        before = _State(model)
+            loss = self._loss(module, data, target, criterion, precision)
+            return loss, self._join(loss)[0], False
+        falls_back = self.amp_config.enable_fallback_to_fp32
+        before = _State(module) if falls_back else None
+        tried, why = None, ""
         try:
-            loss, why = self._measured(model, data, target, criterion, precision), "the loss is not finite"
+            tried = self._measured(module, data, target, criterion, precision)
         except RuntimeError as error:
-            if not any(word in str(error).lower() for word in ("overflow", "underflow")):
+            if not falls_back or not any(word in str(error).lower() for word in ("overflow", "underflow")):
                 raise
-            loss, why = None, str(error)
-        if loss is not None and (not self._may_fall_back() or math.isfinite(loss.item())):
-            return loss, ""
+            why = str(error)
+        value, failed = self._join(tried)
+        if before is None or (tried is not None and not failed and (math.isfinite(value) or not self._may_fall_back())):
+            return tried, value, False  # type: ignore[return-value]
         before.restore()
-        return None, why
+        self._note_fallback(why or ("an error on another rank" if failed else "the loss is not finite"))
+        loss = self._loss(module, data, target, criterion, "float32")
+        return loss, self._join(loss)[0], True
+
+    def _join(self, loss: Optional[Tensor]) -> Tuple[float, float]:
+        """The mean loss of all processes, and how many have none, because of an error. What their forward passes save is noted."""
+        saved, self._saved = self._saved, None
+        mine = [0.0 if loss is None else loss.item(), float(loss is None), saved or 0.0, float(saved is not None)]
+        total, failed, megabytes, measured = self._ranks.sums(mine, self.amp_config)
+        if measured:
+            self.amp_stats["memory_savings"].append(megabytes)
+        return total / (get_world_size() if self._ranks.together(self.amp_config) else 1), failed
 
     def _may_fall_back(self) -> bool:
         return self.amp_config.enable_fallback_to_fp32 and self._fallbacks < self.amp_config.max_fp32_fallbacks
@@ -171,7 +191,8 @@ class TrainingOptimizer:
         runs once more for each of its first SHAPES shapes of data; the criterion, whose calls a script may count, does not."""
         known = self._plain_bytes.setdefault(model, {})
         key = tuple(data.shape) if isinstance(data, Tensor) else None, model.training
-        if not self.amp_config.track_amp_stats or (key not in known and len(known) >= SHAPES):
+        shapes = 1 if self._ranks.together(self.amp_config) else SHAPES  # all processes measure at once, whatever shapes their data have
+        if not self.amp_config.track_amp_stats or (key not in known and len(known) >= shapes):
             return self._loss(model, data, target, criterion, precision)
         if key not in known:
             before, held = _State(model), cuda.memory_allocated()
@@ -183,14 +204,14 @@ class TrainingOptimizer:
         held = cuda.memory_allocated()
         with _region(precision):
             output = model(data)
-            self.amp_stats["memory_savings"].append((known[key] - (cuda.memory_allocated() - held)) / MEGABYTE)
+            self._saved = (known[key] - (cuda.memory_allocated() - held)) / MEGABYTE
             return criterion(output, target)
 
     def _update(self, optimizer: Any) -> bool:
         """A step of the optimizer; whether it was skipped, by the scaler or because a loss was not finite."""
         if self._bad_loss:
             where = ", in float32 either" if self._bad_loss == "float32" else f" in {self._bad_loss}, and was not computed in float32"
-            self.logger.warning("a loss is not finite%s: the step is left out. Look at the batch, or with ampc.doctor()", where)
+            self._tell("a loss is not finite%s: the step is left out. Look at the batch, or with ampc.doctor()", where)
         if self._bad_loss and not self.scaler.is_enabled():
             skipped = True
         else:
@@ -213,17 +234,22 @@ class TrainingOptimizer:
         self.scaler.update()
         return self.scaler.last_step is not None and self.scaler.last_step.skipped
 
+    def _tell(self, text: str, *values: Any) -> None:
+        """Logs a warning; of several processes that train together rank 0 does."""
+        if self._ranks.tells(self.amp_config):
+            self.logger.warning(text, *values)
+
     def _note_fallback(self, why: str) -> None:
         amp = self.amp_config
         self._fallbacks += 1
         self.amp_stats["fp32_fallbacks"] += 1
-        self.logger.warning("overflow in %s, computed in float32: %s", self._dtype, why)
+        self._tell("overflow in %s, computed in float32: %s", self._dtype, why)
         if self._fallbacks != max(amp.max_fp32_fallbacks, 1):
             return
         if self.config.on_too_many_fallbacks == "bfloat16" and self._dtype == "float16":
             self._dtype = "bfloat16"
-            self.logger.warning("%d fallbacks to float32 in epoch %d: from here on in bfloat16", self._fallbacks, self.epoch)
-        else:
+            self._tell("%d fallbacks to float32 in epoch %d: from here on in bfloat16", self._fallbacks, self.epoch)
+        elif self._ranks.tells(amp):
             warn(f"TrainingOptimizer: epoch {self.epoch} has reached max_fp32_fallbacks with {self._fallbacks} fallbacks to float32, so steps that "
                  "overflow are skipped from now on. Train in bfloat16 (AMPConfig(dtype='bfloat16')), lower the learning rate, or find what "
                  "overflows with ampc.doctor()")
@@ -237,12 +263,16 @@ class TrainingOptimizer:
 
     def train_epoch(self, model: nn.Module, batches: Iterable[Any], criterion: Callable[[Any, Any], Tensor], optimizer: Any, *,
                     scheduler: Any = None, progress: bool = True) -> Dict[str, float]:
-        """One pass over (data, target) batches, with a bar in a terminal. ``scheduler`` steps after every step of the optimizer that was
+        """One pass over (data, target) batches, with a bar in a terminal. A DistributedSampler of the batches that nobody has told the epoch
+        since its last pass is told this one. ``scheduler`` steps after every step of the optimizer that was
         not skipped. What gradients an earlier loop has left is zeroed first. Returns the mean ``loss`` and the epoch's ``steps``, ``skipped``
         and ``fallbacks``."""
         self.start_epoch()
         if not self._micro_batch:
             optimizer.zero_grad()
+        sampler = getattr(batches, "sampler", None)
+        if isinstance(sampler, DistributedSampler) and not sampler.told:
+            sampler.set_epoch(self.epoch)
         before, total, count = dict(self.amp_stats), 0.0, 0
         bar = Progress(batches, f"epoch {self.epoch}", getattr(batches, "__len__", lambda: None)(), progress)
         for data, target in bar:
@@ -254,7 +284,8 @@ class TrainingOptimizer:
         found = {"loss": total / max(count, 1), "steps": self.amp_stats["optimizer_steps"] - before["optimizer_steps"],
                  "skipped": self.amp_stats["skipped_steps"] - before["skipped_steps"],
                  "fallbacks": self.amp_stats["fp32_fallbacks"] - before["fp32_fallbacks"]}
-        self.logger.info("epoch %d: %s", self.epoch, ", ".join(f"{k} {v:.4g}" for k, v in found.items()))
+        if self._ranks.tells(self.amp_config):
+            self.logger.info("epoch %d: %s", self.epoch, ", ".join(f"{k} {v:.4g}" for k, v in found.items()))
         return found
 
     # -- looking --------------------------------------------------------------------------------------------------
@@ -301,30 +332,41 @@ class TrainingOptimizer:
         make.set_rng_state(state["rng"])
 
     def save_checkpoint(self, path: Any, model: nn.Module, optimizer: Any, scheduler: Any = None) -> None:
-        """Saves everything to one file, atomically. RuntimeError between the micro-batches of a step, because their gradients would be
-        lost."""
+        """Saves everything to one file, atomically. Of several processes that train together rank 0 writes, with the random numbers' states of all,
+        and all wait; an error is raised on all. RuntimeError between the micro-batches of a step, because their gradients would be lost, and where
+        the processes have made different numbers of steps."""
         from ..serialization import save
 
         if self._micro_batch:
             raise RuntimeError(f"save_checkpoint: {self._micro_batch} of {self.config.gradient_accumulation_steps} micro-batches are accumulated; "
                                "save after the step")
-        save({"training": self.state_dict(), "model": model.state_dict(), "optimizer": optimizer.state_dict(),
-              "scheduler": None if scheduler is None else scheduler.state_dict()}, path)
+        ranks = self._ranks.every((self.amp_stats["total_steps"], make.get_rng_state()), self.amp_config)
+        if len({steps for steps, _ in ranks}) > 1:
+            raise RuntimeError("save_checkpoint: the ranks have made different numbers of steps: "
+                               + ", ".join(f"rank {rank} {steps}" for rank, (steps, _) in enumerate(ranks)))
+        state = {"training": self.state_dict(), "model": plain(model).state_dict(), "optimizer": optimizer.state_dict(),
+                 "scheduler": None if scheduler is None else scheduler.state_dict(), "rng": [rng for _, rng in ranks]}
+        self._ranks.by_first(lambda: save(state, path), self.amp_config)
 
     def load_checkpoint(self, path: Any, model: nn.Module, optimizer: Any, scheduler: Any = None) -> None:
-        """Continues from ``save_checkpoint``. ValueError for another file, or if a requested scheduler is not in it."""
+        """Continues from ``save_checkpoint``, bit for bit in as many processes as have saved it. Of several that train together rank 0 reads the
+        file, and an error is raised on all. In more processes the further ones keep their random numbers. ValueError for another file, or if a
+        requested scheduler is not in it."""
         from ..serialization import load
 
-        kept = load(path)
-        if not isinstance(kept, dict) or set(kept) != {"training", "model", "optimizer", "scheduler"}:
+        kept = self._ranks.by_first(lambda: load(path), self.amp_config)
+        if not isinstance(kept, dict) or set(kept) | {"rng"} != {"training", "model", "optimizer", "scheduler", "rng"}:
             raise ValueError(f"load_checkpoint: {os.fspath(path)} was not written by save_checkpoint")
         if scheduler is not None and kept["scheduler"] is None:
             raise ValueError(f"load_checkpoint: {os.fspath(path)} has no scheduler's state")
-        model.load_state_dict(kept["model"])
+        plain(model).load_state_dict(kept["model"])
         optimizer.load_state_dict(kept["optimizer"])
         if scheduler is not None:
             scheduler.load_state_dict(kept["scheduler"])
+        rank, own = get_rank() if self._ranks.together(self.amp_config) else 0, make.get_rng_state()
         self.load_state_dict(kept["training"])
+        states = kept.get("rng", [kept["training"]["rng"]])
+        make.set_rng_state(states[rank] if rank < len(states) else own)
 
 
 def _region(precision: str) -> autocast:

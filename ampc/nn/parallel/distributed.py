@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 from ... import _C
 from ... import _creation as make
 from ..._C import Tensor, is_grad_enabled
+from ..._events import announce
 from ..._missing import absent_from
 from ...autograd.grad_mode import no_grad
 from ...distributed._memory import flat, spread
@@ -131,10 +132,12 @@ class DistributedDataParallel(Module, Joinable):
     def no_sync(self) -> Iterator[None]:
         """Forward passes within, with their backward passes, add to ``.grad`` without averaging. The next one outside averages the sum."""
         before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        announce.no_sync_begins(self)
         try:
             yield
         finally:
             self.require_backward_grad_sync = before
+            announce.no_sync_ends(self)
 
     def register_comm_hook(self, state: object, hook: Callable[[Any, GradBucket], Any]) -> None:
         """``hook(state, bucket)`` sends gradients in place of the average. It returns a ``futures.Future`` of the row that the bucket shall

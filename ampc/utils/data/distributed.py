@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, List, Optional
 
 from ... import _creation as make
+from ..._events import announce
 from ...distributed.groups import get_rank, get_world_size
 from .sampler import Sampler
 
@@ -24,23 +25,32 @@ class DistributedSampler(Sampler):
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(f"DistributedSampler: `rank` must be in [0, {self.num_replicas}), got {self.rank}")
         self.dataset, self.shuffle, self.seed, self.drop_last, self.epoch = dataset, shuffle, seed, drop_last, 0
+        self.told = False  # the epoch, since the last pass
+        self._ever_told, self._passes = False, 0
         n, each = len(dataset), self.num_replicas
         self.num_samples = n // each if drop_last else -(-n // each)
         self.total_size = self.num_samples * each
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)
+        if self.num_replicas > 1:
+            announce.order_begins(self, self.shuffle and self._passes > 0 and not self._ever_told)
+        self.told, self._passes = False, self._passes + 1
         if self.shuffle:
             order = make.randperm(n, generator=make.Generator().manual_seed(self.seed + self.epoch)).tolist()
         else:
             order = list(range(n))
         while order and len(order) < self.total_size:
             order += order[:self.total_size - len(order)]
-        return iter(order[self.rank:self.total_size:self.num_replicas])
+        return self._served(order[self.rank:self.total_size:self.num_replicas])
+
+    def _served(self, indices: List[int]) -> Iterator[int]:
+        yield from indices
+        announce.order_ends(self)
 
     def __len__(self) -> int:
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
         """Another permutation for each epoch."""
-        self.epoch = epoch
+        self.epoch, self.told, self._ever_told = epoch, True, True
