@@ -116,15 +116,24 @@ typedef struct {
     double *partial; /* [parts][2][n] */
 } ac_gpu_columns;
 
-/* x [batch, channels, inner]: sets of values share statistics, those of a channel, or (groups not 0) of `depth`
- * channels of an image. */
+/* [batch, channels, inner]: strides from an image, a channel, a position to the next. */
+typedef struct {
+    ac_gpu_ref ref;
+    int64_t image, channel, position;
+} ac_gpu_planes;
+
+/* Sets of values share statistics: those of a channel, or (groups not 0) of `depth` channels of an image. */
 typedef struct {
     int64_t batch, channels, inner, groups, depth;
-    ac_space x_sets, g_sets, x_positions, g_positions; /* where a set begins, and where the values of one lie */
-    double *sums;                                      /* groups: of g w and of g w xhat, for each set */
-    ac_gpu_ref x, g, y, mean, rstd, weight, bias, running_mean, running_var, dweight, dbias;
-    int64_t weight_stride, bias_stride, mean_stride, var_stride;
+    int64_t sets, sets_of_image, width; /* batch norm: the images are one; channels from a set to the next */
+    int64_t lines, parts, part;         /* of a set, each of `inner` values; it is cut into so many parts of so many */
+    int32_t group, columns, vector;     /* threads that take a part; channels side by side; runs of four */
     int32_t training;
+    ac_gpu_planes x, g, y;
+    double *partial; /* [sets][parts][2]: sum and squares around the mean; backward, sums of g and g xhat */
+    double *means;   /* of the values that share statistics, [2]: of g w and of g w xhat */
+    ac_gpu_ref mean, rstd, weight, bias, running_mean, running_var, dweight, dbias;
+    int64_t weight_stride, bias_stride, mean_stride, var_stride;
     double momentum, eps;
 } ac_gpu_channels;
 

@@ -72,6 +72,8 @@ void no_return(void);
 void report_misaligned(u64 address, size_t bytes, const char *what);
 /* Looks for a race, and for the end of what the launch asked for; the place, or a spare one. */
 u8 *checked_shared(u64 offset, size_t bytes, Access access, const char *what);
+/* Adds to sim_moved what an access touches of the GPU's memory, unless the block did so since its last barrier. */
+void count_traffic(u64 address, size_t bytes, Access access);
 
 template <Space space> static inline bool in_shared(u64 address) {
     return space == SHARED || (space == GENERIC && address - (u64)ac_shared_memory < MOST_SHARED);
@@ -79,7 +81,10 @@ template <Space space> static inline bool in_shared(u64 address) {
 /* The host's address of `bytes` that an instruction reads or writes. Those in shared memory count from its begin. */
 template <Space space, Access access> static inline u8 *checked(u64 address, size_t bytes, const char *what) {
     if (address & (bytes - 1)) report_misaligned(address, bytes, what);
-    if (!in_shared<space>(address)) return (u8 *)address;
+    if (!in_shared<space>(address)) {
+        if (sim_counts && space != LOCAL && space != PARAM) count_traffic(address, bytes, access);
+        return (u8 *)address;
+    }
     return checked_shared(space == SHARED ? (u32)address : address - (u64)ac_shared_memory, bytes, access, what);
 }
 template <class T> static inline T from(const u8 *at, int i) {
