@@ -149,3 +149,51 @@ def test_batch_norm_gives_the_same_bits():
     for layout in (ampc.contiguous_format, ampc.channels_last):
         forward, backward, _ = batch_norm_step((5, 3, 52, 44), layout=layout)
         same_bits_in_any_order(lambda f=forward, b=backward: [f(), *b()])
+
+
+# -- max pooling ------------------------------------------------------------------------------------------------------
+
+
+def pooled_gradient(shape, indices, g, nd):
+    """What windows took comes back, in float64."""
+    dx = np.zeros((int(np.prod(shape[:len(shape) - nd])), int(np.prod(shape[len(shape) - nd:]))))
+    rows = indices.reshape(len(dx), -1)
+    np.add.at(dx, (np.arange(len(dx))[:, None], rows), g.reshape(rows.shape))
+    return dx.reshape(shape)
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64], ids=str)
+@pytest.mark.parametrize(("shape", "how"), [((2, 3, 33, 30), [3, 2, 1]), ((2, 3, 20, 21), [(2, 4), (3, 1)]),
+                                            ((3, 4, 29), [3, 1, 0, 3]), ((2, 2, 7, 9, 8), [3, 2, 1, 1, True]),
+                                            ((1, 2, 13, 17), 5), ((2, 2, 5, 4, 7), (3, 4, 2))], ids=str)
+def test_max_pool_gradient(shape, how, dtype):
+    """Windows that overlap, leave gaps, are dilated, and adaptive ones; equal values, where the first counts."""
+    x, nd = (ampc.randint(0, 9, shape)).to(dtype).requires_grad_(), len(shape) - 2
+    pool = getattr(F, f"max_pool{nd}d" if isinstance(how, list) else f"adaptive_max_pool{nd}d")
+    y, indices = pool(x, *how, return_indices=True) if isinstance(how, list) else pool(x, how, return_indices=True)
+    g = drawn(*y.shape, dtype=dtype)
+    got = ampc.autograd.grad(y, x, g, retain_graph=True)[0]
+    close(got, pooled_gradient(shape, indices.numpy(force=True), g.double().numpy(force=True), nd), dtype, 4)
+    assert got.equal(ampc.autograd.grad(y, x, g, create_graph=True, retain_graph=True)[0]) or dtype is not ampc.float64
+    turned = g.transpose(-1, -2).contiguous().transpose(-1, -2)  # a gradient of another layout
+    assert ampc.autograd.grad(y, x, turned)[0].equal(got)
+
+
+def pool_step(shape=(2, 4, 64, 64), dtype=ampc.float16):
+    x = drawn(*shape, dtype=dtype).requires_grad_()
+    y = F.max_pool2d(x, 3, 2, 1)
+    g = drawn(*y.shape, dtype=dtype)
+    return x, y, lambda: ampc.autograd.grad(y, x, g, retain_graph=True)[0]
+
+
+def test_max_pool_gradient_is_one_launch():
+    _, _, backward = pool_step()
+    assert launches(backward)[0] in (1, None)
+    same_bits_in_any_order(lambda: [backward()])
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_bytes_of_max_pool_gradient():
+    """The gradient and the indices of windows are read, that of x is written. Two blocks read the windows that lie over both."""
+    x, y, backward = pool_step()
+    assert bytes_of(backward) <= 1.3 * (x.nbytes + y.nbytes + 8 * y.numel())

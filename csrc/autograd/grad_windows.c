@@ -127,18 +127,25 @@ FORMULA(col2im) {
     DONE;
 }
 
-FORMULA(max_pool) { /* along the last dimensions made one */
-    ATTR(max_pool);
+/* The gradient of max_pool in operators that differentiate again: along the last dimensions made one. */
+static T scattered(ac_formula *c, int64_t nd) {
+    ac_scratch *s = &c->scratch;
     const ac_dims *shape = &ac_f_input(c, 0)->shape, *pooled = &c->node->outputs[0].shape;
     ac_dims flat = *shape, positions = *pooled;
-    int64_t nd = a->kernel.n;
     flat.n = positions.n = shape->n - nd + 1, flat.v[flat.n - 1] = positions.v[positions.n - 1] = 1;
     for (int64_t d = shape->n - nd; d < shape->n; d++)
         flat.v[flat.n - 1] *= shape->v[d], positions.v[positions.n - 1] *= pooled->v[d];
     ac_spec zeros = {ac_f_input(c, 0)->dtype, flat, ac_f_input(c, 0)->device};
     ac_attrs_index_dim last = {-1};
     T g = ac_c_reshape(s, G, &positions), index = ac_c_reshape(s, RESULT(1), &positions);
-    GIVE(0, ac_c_reshape(s, ac_c_call(s, AC_OP_scatter_add, &last, 3, ac_c_zeros(s, &zeros), index, g), shape));
+    return ac_c_reshape(s, ac_c_call(s, AC_OP_scatter_add, &last, 3, ac_c_zeros(s, &zeros), index, g), shape);
+}
+
+FORMULA(max_pool) {
+    ATTR(max_pool);
+    ac_attrs_max_pool_backward how = {
+        ac_f_input(c, 0)->shape, a->kernel, a->stride, a->padding, a->dilation, a->ceil_mode, a->adaptive};
+    GIVE(0, c->graph ? scattered(c, a->kernel.n) : ac_c_call(s, AC_OP_max_pool_backward, &how, 2, G, RESULT(1)));
     DONE;
 }
 

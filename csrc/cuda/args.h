@@ -292,6 +292,14 @@ typedef struct {
     int64_t stride[3];
 } ac_gpu_pool;
 
+/* The gradient of a pooled tensor; all contiguous. */
+typedef struct {
+    ac_windows w;
+    ac_gpu_ref g, x;
+    const int64_t *indices;
+    int64_t planes;
+} ac_gpu_unpool;
+
 /* Rows of x, and y [outer, out, inner], contiguous. */
 typedef struct {
     ac_gpu_ref x, y;
