@@ -197,3 +197,207 @@ def test_bytes_of_max_pool_gradient():
     """The gradient and the indices of windows are read, that of x is written. Two blocks read the windows that lie over both."""
     x, y, backward = pool_step()
     assert bytes_of(backward) <= 1.3 * (x.nbytes + y.nbytes + 8 * y.numel())
+
+
+# -- sums of rows and columns, joins, the look over gradients -------------------------------------------------------------
+
+
+def as_float64(*tensors):
+    return [t.double().numpy(force=True) for t in tensors]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), [((301, n), 1) for n in (1, 3, 8, 9, 64, 68, 700, 1024, 1025, 9001)] +
+                         [((n, width), 0) for n, width in ((5, 4), (700, 36), (1301, 132), (259, 1003))] +
+                         [((3, 5, 28, 26), (0, 2, 3)), ((9, 3, 7, 7), (0, 2, 3)), ((4, 6, 5, 8), (1, 3)), ((70001,), 0)], ids=str)
+def test_sums(shape, dim, dtype):
+    """Rows that share a block, long ones in parts, columns by runs and one by one, a convolution's bias."""
+    x = drawn(*shape, dtype=dtype)
+    wide, n = as_float64(x)[0], x.numel() // x.sum(dim).numel()
+    got = x.sum(dim, dtype=ampc.float64 if dtype is ampc.float64 else ampc.float32)
+    assert abs(got.double().numpy(force=True) - wide.sum(dim)).max() <= 8 * n**0.5 * ampc.finfo(got.dtype).eps * 4
+    axes = dim if isinstance(dim, tuple) else (dim,)
+    most = x.amax(axes)
+    assert np.array_equal(as_float64(most)[0], wide.max(dim))
+    same_bits_in_any_order(lambda: [x.sum(dim), x.var(dim), x.amax(axes)])
+
+
+def test_launches_of_sums():
+    """Short rows, and a whole that is joined from parts."""
+    if SIMULATED:
+        for shape, dim, count in (((4000, 12), 1, 1), ((700, 1000), 1, 1), ((2, 9000), 1, 2), ((1301, 132), 0, 2), ((100, 132), 0, 1)):
+            x = drawn(*shape)
+            assert launches(lambda t=x, d=dim: t.sum(d))[0] == count, shape
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+@pytest.mark.parametrize(("shape", "dim"), [((512, 1024), 0), ((1024, 512), 1), ((4, 16, 64, 64), (0, 2, 3)), ((8192, 32), 1)], ids=str)
+def test_bytes_of_sums(shape, dim):
+    x = drawn(*shape, dtype=ampc.float16)
+    assert bytes_of(lambda: x.sum(dim)) <= 1.15 * x.nbytes
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.int64, ampc.bool, ampc.float64], ids=str)
+@pytest.mark.parametrize(("shapes", "dim"), [([(3, 8), (5, 8), (2, 8)], 0), ([(4, 8), (4, 16)], 1), ([(5, 3), (5, 7), (5, 1)], 1), ([(7,)] * 200, 0),
+                                             ([(2, 300, 8), (2, 41, 8)], 1), ([(1,), (70001,), (2,)], 0)], ids=str)
+def test_joins(shapes, dim, dtype):
+    """By units of all sizes, from odd addresses, and of a part that has another dtype."""
+    parts = [(ampc.rand(*shape) * 9).to(dtype) for shape in shapes]
+    want = np.concatenate([p.numpy(force=True) for p in parts], dim)
+    assert np.array_equal(ampc.cat(parts, dim).numpy(force=True), want)
+    odd = [ampc.cat([p.reshape(-1)[:1], p.reshape(-1)])[1:].reshape(p.shape) for p in parts]  # one element off a boundary
+    assert np.array_equal(ampc.cat(odd, dim).numpy(force=True), want)
+    mixed = [parts[0].float(), *parts[1:]]
+    assert np.array_equal(ampc.cat(mixed, dim).double().numpy(force=True), want.astype(np.float64))
+
+
+def test_many_parts_are_one_launch():
+    parts = [drawn(12) for _ in range(90)]
+    assert launches(lambda: ampc.cat(parts))[0] in (1, None)
+
+
+def gradients(dtype, sizes=(3, 70, 4096, 70001, 131072 + 9, 1)):
+    return [drawn(n, dtype=dtype) for n in sizes]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64], ids=str)
+def test_the_look_over_gradients(dtype):
+    """Squares, the largest, infinities, nans, what float16 loses, the first that is not finite: of tensors of one element and of several pieces."""
+    grads = gradients(dtype)
+    grads[2][4095], grads[3][70000], grads[3][9] = float("inf"), float("nan"), float("-inf")
+    grads[1][:20] = 1e-5
+    table = ampc._C._cuda_grad_stats(grads)[0].numpy(force=True)
+    for row, wide in zip(table, as_float64(*grads)):
+        bad, finite = np.flatnonzero(~np.isfinite(wide)), wide[np.isfinite(wide)]
+        assert row[1] == np.float32(abs(finite).max()) and row[2] == np.isinf(wide).sum() and row[3] == np.isnan(wide).sum()
+        assert row[4] == ((wide != 0) & (abs(wide) < 2.0**-14)).sum() and row[5] == (bad[0] + 1 if len(bad) else 0)
+        assert len(bad) or abs(row[0] - (wide**2).sum()) <= 1e-6 * (wide**2).sum()
+    same_bits_in_any_order(lambda: [ampc._C._cuda_grad_stats(grads)[0]])
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30, 1e19, 3e-13])
+def test_norms_of_large_and_small_gradients(scale):
+    """Squares that float32 does not hold."""
+    grads = [drawn(5000) * scale, drawn(77) * scale]
+    grads[0][8:16] *= 1e-6
+    want = np.sqrt(sum((w**2).sum() for w in as_float64(*grads)))
+    assert abs(ampc.nn.utils.get_total_norm(grads).item() - want) <= 1e-6 * want
+
+
+def test_the_look_over_gradients_is_two_launches():
+    grads = gradients(ampc.float16)
+    assert launches(lambda: ampc._C._cuda_grad_stats(grads)[0])[0] in (2, None)
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_bytes_of_the_look_over_gradients():
+    grads = gradients(ampc.float16)
+    assert bytes_of(lambda: ampc._C._cuda_grad_stats(grads)[0]) <= 1.1 * sum(g.nbytes for g in grads)
+
+
+# -- rows, losses, additions at one index ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16], ids=str)
+@pytest.mark.parametrize(("rows", "n"), [(301, 40), (131, 96), (700, 260), (3, 1030), (1200, 7)], ids=str)
+def test_layer_norm_gradients_of_parameters(rows, n, dtype):
+    x, g, w = drawn(rows, n, dtype=dtype) + 5, drawn(rows, n, dtype=dtype), drawn(n, dtype=dtype)
+    leaves = [t.detach().to(dtype).requires_grad_() for t in (x, w, ampc.zeros(n))]
+    F.layer_norm(leaves[0], (n,), *leaves[1:]).backward(g)
+    wide, gs, ws = as_float64(leaves[0], g, w)
+    hat = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    close(leaves[1].grad, (gs * hat).sum(0), dtype, 64), close(leaves[2].grad, gs.sum(0), dtype, 64)
+    same_bits_in_any_order(lambda: ampc.autograd.grad(F.layer_norm(leaves[0], (n,), *leaves[1:]), leaves, g))
+
+
+def log_softmax_reference(x):
+    above = x - x.max(1, keepdims=True)
+    return above - np.log(np.exp(above).sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.float64], ids=str)
+@pytest.mark.parametrize("n", [50, 12280, 20000, 20003])
+def test_softmax_of_long_rows(n, dtype):
+    """Rows that are kept, and those that are not, in runs and one by one; rising and falling values, and what is not finite."""
+    x = drawn(5, n, dtype=dtype) * 4
+    x[1] = ampc.linspace(-9, 9, n).to(dtype)
+    x[2] = ampc.linspace(9, -9, n).to(dtype)
+    x[3, :n - 1] = float("-inf")
+    wide, g = as_float64(x)[0], drawn(5, n, dtype=dtype)
+    with np.errstate(invalid="ignore"):
+        want = log_softmax_reference(wide)
+        lse = wide[:, :1] - want[:, :1]
+    lse[3] = wide[3, -1]
+    x.requires_grad_()
+    finite = [0, 1, 2, 4]
+    for f, y, slope in ((ampc.softmax, np.exp(want), lambda g, y: y * (g - (g * y).sum(1, keepdims=True))),
+                        (ampc.log_softmax, want, lambda g, y: g - np.exp(y) * g.sum(1, keepdims=True))):
+        got = f(x, 1)
+        close(got[finite], y[finite], dtype, 16)
+        assert np.array_equal(as_float64(got[3])[0][-1:], y[3][-1:])
+        dx = ampc.autograd.grad(got, x, g, retain_graph=True)[0]
+        close(dx[finite], slope(as_float64(g)[0], as_float64(got)[0])[finite], dtype, 64)
+    close(x.logsumexp(1), lse[:, 0], dtype, 8)
+    for bad, expected in ((float("inf"), float("inf")), (float("nan"), float("nan"))):
+        row = drawn(1, n, dtype=dtype)
+        row[0, n // 2] = bad
+        assert np.array_equal(as_float64(row.logsumexp(1))[0], [expected], equal_nan=True)
+        assert row.softmax(1).isnan().all().item() and row.log_softmax(1).isnan().all().item()
+    empty = ampc.full((1, n), float("-inf")).to(dtype)
+    assert empty.logsumexp(1).item() == float("-inf") and empty.softmax(1).isnan().all().item() and empty.log_softmax(1).isnan().all().item()
+    same_bits_in_any_order(lambda: [ampc.softmax(x, 1), ampc.log_softmax(x, 1), x.logsumexp(1)])
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_bytes_of_softmax_over_many_classes():
+    """A row that shared memory does not hold is read twice; its gradient's pass for the sum reads the gradient alone."""
+    x = drawn(6, 20000, dtype=ampc.float16).requires_grad_()
+    y = ampc.log_softmax(x, 1)
+    g = drawn(6, 20000, dtype=ampc.float16)
+    assert bytes_of(lambda: ampc.log_softmax(x, 1)) <= 3.05 * x.nbytes and bytes_of(lambda: x.logsumexp(1)) <= 1.05 * x.nbytes
+    assert bytes_of(lambda: ampc.autograd.grad(y, x, g, retain_graph=True)) <= 4.05 * x.nbytes
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("shape", [(700, 33), (3, 5, 40, 9), (17, 20001)], ids=str)
+def test_cross_entropy(shape, reduction):
+    x, target = drawn(*shape).requires_grad_(), ampc.randint(0, shape[1], shape[:1] + shape[2:])
+    target[0] = -100
+    w = ampc.rand(shape[1]) + 0.5
+    loss = F.cross_entropy(x, target, w, reduction=reduction)
+    g = drawn(*loss.shape)
+    loss.backward(g)
+    wide, at = np.moveaxis(as_float64(x)[0], 1, -1).reshape(-1, shape[1]), target.numpy(force=True).reshape(-1)
+    log_p, counted = log_softmax_reference(wide), at != -100
+    at = np.where(counted, at, 0)
+    own, gs = as_float64(w)[0][at] * counted, np.broadcast_to(as_float64(g)[0].reshape(-1), at.shape)
+    each = -own * log_p[np.arange(len(at)), at]
+    want = each if reduction == "none" else each.sum() / (own.sum() if reduction == "mean" else 1)
+    slope = (np.exp(log_p) - np.eye(shape[1])[at]) * (own * gs / (own.sum() if reduction == "mean" else 1))[:, None]
+    close(loss.reshape(-1) if reduction == "none" else loss, want, ampc.float32, 16)
+    close(x.grad.movedim(1, -1).reshape(slope.shape), slope, ampc.float32, 16)
+
+
+def sum_at(index, g, shape):
+    total = np.zeros(shape)
+    np.add.at(total, index.numpy(force=True), as_float64(g)[0])
+    return total
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.float64], ids=str)
+@pytest.mark.parametrize("kind", ["frequent", "all the same", "mixed", "few", "padding"])
+def test_embedding_gradient_of_frequent_tokens(kind, dtype):
+    """Runs of one token that end within a chunk of items, at its border, and go over several."""
+    n = 100 if kind == "few" else 1500
+    index = {"frequent": ampc.randint(0, 3, (n,)), "all the same": ampc.full((n,), 7), "mixed": ampc.arange(n) // 128, "few": ampc.randint(0, 9, (n,)),
+             "padding": ampc.randint(0, 2, (n,))}[kind].to(ampc.int64)
+    table, g = drawn(13, 6, dtype=dtype).requires_grad_(), drawn(n, 6, dtype=dtype)
+    padding = 1 if kind == "padding" else None
+    backward = lambda: ampc.autograd.grad(F.embedding(index, table, padding), table, g)  # noqa: E731
+    want = sum_at(index, g, (13, 6))
+    start = drawn(13, 6, dtype=dtype)
+    close(start.index_add(0, index, g), as_float64(start)[0] + want, dtype, 16)
+    if padding is not None:
+        want[padding] = 0
+    close(backward()[0], want, dtype, 16)
+    same_bits_in_any_order(backward)

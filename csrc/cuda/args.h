@@ -72,7 +72,8 @@ typedef struct {
     double p;           /* the fold's parameter, */
     const double *each; /* or one for every result */
     double correction;
-    int32_t finish, vector;
+    int32_t finish, vector; /* vector: by runs of four, of x (rows) or of results (columns) */
+    int32_t group;          /* threads that take a row */
 } ac_gpu_reduce;
 
 typedef struct {
@@ -112,6 +113,7 @@ typedef struct {
 /* The gradients of weight and bias: column sums of g * xhat and g over contiguous [rows, n]. */
 typedef struct {
     int64_t rows, n, parts;
+    int32_t vector; /* runs of four */
     ac_gpu_ref g, x, mean, rstd, dweight, dbias;
     double *partial; /* [parts][2][n] */
 } ac_gpu_columns;
@@ -152,18 +154,19 @@ typedef struct {
 
 /* -- joining -- */
 
-/* Parts that lie side by side in the rows of the result. Each is contiguous: `width` elements for every row, which go
- * there from `start` on. Blocks take pieces of them. */
-enum { AC_GPU_PARTS = 96, AC_GPU_PART_PIECE = 4096 };
+/* Parts that lie side by side in the rows of the result. Each is contiguous: `width` units for every row, which go
+ * there from `start` on. A unit is as many bytes, up to 16, as all sizes and addresses are multiples of; or it is an
+ * element, where dtypes differ. Blocks take pieces of so many units. */
+enum { AC_GPU_PARTS = 96, AC_GPU_PART_PIECE = 1024 };
 typedef struct {
     const void *data;
     int64_t start, width, first_piece;
-    int32_t dtype;
+    int32_t dtype, unit; /* unit: bytes, or 0 for elements that are converted */
 } ac_gpu_part;
 typedef struct {
     ac_gpu_ref out;
-    int64_t rows, row_stride, pieces; /* of so many elements */
-    int32_t n;
+    int64_t rows, row_stride, pieces; /* row_stride: elements of the result, of so many bytes */
+    int32_t n, item;
     ac_gpu_part part[AC_GPU_PARTS];
 } ac_gpu_parts;
 
@@ -191,9 +194,12 @@ typedef struct {
     ac_gpu_axis index[AC_GPU_INDICES];
 } ac_gpu_pick;
 
-/* Adds items to the elements that their sorted keys say, each element's in the order of the items. */
+/* Adds items to the elements that their sorted keys say. The items of one element are a run of them, which is summed in
+ * pieces, where chunks of so many items end, and these in order. */
+enum { AC_GPU_ADD_CHUNK = 128 };
 typedef struct {
     int64_t items, width;
+    void *pieces; /* [chunks][2][width], 8 bytes each: of the run that comes into a chunk, of the one that leaves it */
     const uint64_t *keys;
     const int64_t *order;
     ac_gpu_ref to, from;

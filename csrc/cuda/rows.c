@@ -156,15 +156,13 @@ int ac_cuda_layer_norm(const ac_run *r) {
 
 /* Parts of the columns' sums follow from sizes alone. */
 static int column_sums(const ac_run *r, ac_tensor *const *in, int64_t rows, int64_t n) {
-    static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_norm_columns"};
+    enum { PART = 128, MOST_BLOCKS = 2048, SUM_BYTES = 2 * AC_GPU_THREADS * 8, FOUR = 4 };
+    static ac_gpu_kernel sums[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_norm_columns_f32"},
+                                    {.image = AC_IMAGE_ROWS, .name = "ac_norm_columns_f64"}};
     static ac_gpu_kernel joined = {.image = AC_IMAGE_ROWS, .name = "ac_norm_columns_join"};
     ac_device d = ac_run_device(r);
-    int64_t blocks = (n + 31) / 32, parts = rows / 64;
-    if (parts * blocks > 2048) parts = 2048 / blocks;
-    if (parts < 1) parts = 1;
     ac_gpu_columns c = {.rows = rows,
                         .n = n,
-                        .parts = parts,
                         .g = ac_gpu_ref_of(in[0]),
                         .x = ac_gpu_ref_of(in[1]),
                         .mean = ac_gpu_ref_of(in[2]),
@@ -172,11 +170,17 @@ static int column_sums(const ac_run *r, ac_tensor *const *in, int64_t rows, int6
                         .dweight = ac_gpu_ref_of(r->out[1]),
                         .dbias = ac_gpu_ref_of(r->out[2])};
     if (n == 0) return 0;
-    ac_gpu_block *room = ac_gpu_alloc(d, parts * 2 * n * 8);
+    c.vector = n % FOUR == 0;
+    for (int k = 0; k < 2; k++) c.vector = c.vector && ac_gpu_is_bulk(in[k]->dtype) && ac_gpu_aligned(ac_data(in[k]));
+    int64_t wide = WARP * (c.vector ? FOUR : 1), blocks = (n + wide - 1) / wide;
+    c.parts = rows / PART;
+    if (c.parts * blocks > MOST_BLOCKS) c.parts = MOST_BLOCKS / blocks;
+    if (c.parts < 1) c.parts = 1;
+    ac_gpu_block *room = ac_gpu_alloc(d, c.parts * 2 * n * 8);
     if (!room) return -1;
     c.partial = ac_gpu_address(room);
-    int failed = ac_gpu_launch(d, &sums, blocks * parts, 2 * AC_GPU_THREADS * 8, &c);
-    if (!failed) failed = ac_gpu_launch(d, &joined, ac_gpu_blocks(d, n, 1), 0, &c);
+    int failed = ac_gpu_launch(d, &sums[ac_gpu_opmath(in[1]->dtype)], blocks * c.parts, FOUR * SUM_BYTES, &c);
+    if (!failed) failed = ac_gpu_launch(d, &joined, (n + WARP - 1) / WARP, SUM_BYTES, &c);
     ac_gpu_free(room);
     return failed;
 }
