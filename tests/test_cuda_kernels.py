@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from kernel_traffic import kept, rows, traffic
 from where import ON_GPU, SIMULATED, settled, simulator
 
 import ampc
@@ -26,7 +27,6 @@ def launches(f):
 
 def bytes_of(f):
     """What a call reads and writes of the GPU's memory, in bytes."""
-    from kernel_traffic import traffic
     return sum(read + written for _, read, written in traffic(f).values())
 
 
@@ -401,3 +401,81 @@ def test_embedding_gradient_of_frequent_tokens(kind, dtype):
         want[padding] = 0
     close(backward()[0], want, dtype, 16)
     same_bits_in_any_order(backward)
+
+
+# -- attention ----------------------------------------------------------------------------------------------------------------
+
+
+def attention_reference(q, k, v, g, mask, causal):
+    """The result and the gradients of q, k and v."""
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    top = scores.max(-1, keepdims=True)
+    p = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    p /= np.maximum(p.sum(-1, keepdims=True), 1e-300)
+    dp = g @ np.swapaxes(v, -1, -2)
+    ds = p * (dp - (dp * p).sum(-1, keepdims=True)) / np.sqrt(q.shape[-1])
+    return p @ v, ds @ k, np.swapaxes(ds, -1, -2) @ q, np.swapaxes(p, -1, -2) @ g
+
+
+ATTENTION = [((2, 2, 150, 64), 150, "causal"), ((1, 3, 40, 32), 77, None), ((2, 1, 130, 128), 33, "keeps"), ((1, 2, 17, 96), 65, "adds"), ((3, 50, 72), 50, "causal"),
+             ((1, 2, 260, 8), 100, "a row of it"), ((33, 40), 1, None)]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize(("shape", "keys", "kind"), ATTENTION, ids=str)
+def test_attention(shape, keys, kind, dtype):
+    """Several blocks of queries, tails of queries, keys and widths; causal, with masks, and rows that attend to nothing."""
+    q, k, v, g = (drawn(*shape[:-2], n, shape[-1], dtype=dtype) for n in (shape[-2], keys, keys, shape[-2]))
+    scores, mask = (*shape[:-2], shape[-2], keys), None
+    if kind == "keeps":
+        mask = ampc.rand(*scores) < 0.7
+        mask[..., 5, :] = False
+    elif kind == "adds":
+        mask = drawn(*scores, dtype=dtype)
+        mask[..., 3:9] = float("-inf")
+    elif kind == "a row of it":
+        mask = ampc.rand(keys) < 0.5
+    leaves = [t.requires_grad_() for t in (q, k, v)]
+    forward = lambda: F.scaled_dot_product_attention(*leaves, attn_mask=mask, is_causal=kind == "causal")  # noqa: E731
+    count, y = launches(forward)
+    assert count in (1, None)
+    wide = np.broadcast_to(as_float64(mask)[0] if mask.dtype is not ampc.bool else mask.numpy(force=True), scores) if mask is not None else None
+    want = attention_reference(*as_float64(q, k, v, g), wide, kind == "causal")
+    close(y, want[0], dtype, 8)
+    for got, slope in zip(ampc.autograd.grad(y, leaves, g), want[1:]):
+        close(got, slope, dtype, 16)
+    same_bits_in_any_order(lambda: [forward()])
+
+
+def test_attention_of_heads_side_by_side_and_under_autocast():
+    """Views of one projection are read in place; float32 operands are rounded first."""
+    qkv = drawn(2, 70, 3, 4, 32, dtype=ampc.float16)
+    q, k, v = (t.transpose(1, 2) for t in qkv.unbind(2))
+    count, y = launches(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+    close(y, attention_reference(*as_float64(q, k, v, q), None, True)[0], ampc.float16, 8)
+    assert count in (1, None)
+    leaves = [t.float().requires_grad_() for t in (q, k, v)]
+    with ampc.autocast("cuda", dtype=ampc.float16):
+        z = F.scaled_dot_product_attention(*leaves, is_causal=True)
+    assert z.dtype is ampc.float16 and z.equal(y)
+    z.sum().backward()
+    assert all(t.grad.dtype is ampc.float32 for t in leaves)
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_bytes_of_attention():
+    """Queries are read and results written once, keys and values once for every 128 queries: no scores."""
+    q, k, v = (drawn(2, 256, 64, dtype=ampc.float16) for _ in range(3))
+    assert bytes_of(lambda: F.scaled_dot_product_attention(q, k, v)) <= 1.05 * (2 * q.nbytes + 2 * (k.nbytes + v.nbytes))
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_the_table_is_up_to_date():
+    """docs/gpu.md has the launches as they are, and bytes that differ by no more than where memory lies."""
+    there, now = kept(), {(row.operator, row.sizes): (sum(row.kernels.values()), row.moved / row.least) for row in rows(ampc)}
+    assert list(there) == list(now)
+    assert [key for key in now if now[key][0] != there[key][0] or abs(now[key][1] - there[key][1]) > 0.02 * now[key][1]] == []

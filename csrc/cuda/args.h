@@ -253,6 +253,25 @@ typedef struct {
     int64_t a_batch_stride, a_row, a_col, b_batch_stride, b_row, b_col;
 } ac_gpu_product;
 
+/* -- attention -- */
+
+/* Matrices of 16-bit values, one an item of the leading dimensions; columns lie side by side. */
+typedef struct {
+    void *data;
+    ac_space items;
+    int64_t row;
+} ac_gpu_rows_2d;
+
+enum { AC_GPU_ATTENTION_QUERIES = 128, AC_GPU_ATTENTION_ROOM = 40 * 1024 /* shared bytes */ };
+typedef struct {
+    ac_gpu_rows_2d q, k, v;
+    ac_gpu_ref mask, out; /* mask: of truth values or added, or no memory; out is contiguous */
+    ac_space mask_items;
+    int64_t mask_row, mask_column, queries, keys;
+    int32_t width, causal;
+    float scale;
+} ac_gpu_attention;
+
 /* -- windows -- */
 
 /* x [images, channels, in...] with any strides (channels * taps rows of columns come from it, or go to it); the
@@ -400,6 +419,7 @@ AC_FITS(ac_gpu_pick);
 AC_FITS(ac_gpu_add);
 AC_FITS(ac_gpu_sort);
 AC_FITS(ac_gpu_implicit);
+AC_FITS(ac_gpu_attention);
 #undef AC_FITS
 
 #endif

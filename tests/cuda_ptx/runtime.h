@@ -350,12 +350,19 @@ static inline u8 *tile_at(u64 address, size_t row_bytes, size_t own, Access acce
     if (address % 32 || row_bytes % 16) report_misaligned(address % 32 ? address : row_bytes, 32, what);
     u64 mine = address + (u32)sim_lane() / 2 * row_bytes + (u32)sim_lane() % 2 * own;
     if (own == 16) return checked<space, READ>(mine, 16, what);
+    if (access == READ) {
+        (void)checked<space, READ>(mine + 16, 16, what);
+        return checked<space, READ>(mine, 16, what);
+    }
     (void)checked<space, WRITE>(mine + 16, 16, what);
     return checked<space, WRITE>(mine, 16, what);
 }
 template <Space space> static inline void tile_load(u32 (&own)[OWN], u64 address, u32 stride, const char *what) {
     memset(own, 0, sizeof own);
     memcpy(own, tile_at<space>(address, stride * 2, 16, READ, what), 16);
+}
+template <Space space> static inline void tile_load(f32 (&own)[OWN], u64 address, u32 stride, const char *what) {
+    memcpy(own, tile_at<space>(address, stride * 4, 32, READ, what), 32);
 }
 template <Space space> static inline void tile_store(const f32 (&own)[OWN], u64 address, u32 stride, const char *what) {
     memcpy(tile_at<space>(address, stride * 4, 32, WRITE, what), own, 32);
