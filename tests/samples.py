@@ -460,6 +460,8 @@ SAMPLES: dict[str, list[Sample]] = {
     "im2col": [Sample((real(2, 3, 5, 4), [2, 3], [1, 1], [1, 0], [2, 1]), reference=columns, torch=F("unfold"))],
     "col2im": [Sample((real(2, 12, 12), [5, 4], [2, 2], [1, 1], [0, 0], [1, 1]), torch=F("fold")),
                Sample((real(2, 18, 6), [5, 4], [2, 3], [1, 1], [1, 0], [2, 1]), torch=F("fold"))],
+    "max_pool_backward": [Sample((real(2, 3), np.array([[0, 2, 5], [2, 2, 5]]), [2, 7], [3], [2], [0], [1], False), torch=None,
+                                 reference=lambda g, i, *_: scatter_add(np.zeros((2, 7)), 1, i, g))],
     "max_pool": [Sample((spread(2, 2, 6, 7), [3, 2], [2], [1], [1], True), torch=lambda x, k, s, p, d, c: F("max_pool2d")(x, k, s, p, d, c, return_indices=True)),
                  Sample((spread(2, 9), [2], [3], [0], [2], False), torch=lambda x, k, s, p, d, c: F("max_pool1d")(x[None], k, s, p, d, c, return_indices=True)[0][0], grad=True),
                  Sample((spread(2, 5, 7), [3, 4], [1], [0], [1], False, True), torch=lambda x, k, s, p, d, c, a: F("adaptive_max_pool2d")(x, k, return_indices=True))],

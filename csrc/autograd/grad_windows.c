@@ -127,18 +127,25 @@ FORMULA(col2im) {
     DONE;
 }
 
-FORMULA(max_pool) { /* along the last dimensions made one */
-    ATTR(max_pool);
+/* The gradient of max_pool in operators that differentiate again: along the last dimensions made one. */
+static T scattered(ac_formula *c, int64_t nd) {
+    ac_scratch *s = &c->scratch;
     const ac_dims *shape = &ac_f_input(c, 0)->shape, *pooled = &c->node->outputs[0].shape;
     ac_dims flat = *shape, positions = *pooled;
-    int64_t nd = a->kernel.n;
     flat.n = positions.n = shape->n - nd + 1, flat.v[flat.n - 1] = positions.v[positions.n - 1] = 1;
     for (int64_t d = shape->n - nd; d < shape->n; d++)
         flat.v[flat.n - 1] *= shape->v[d], positions.v[positions.n - 1] *= pooled->v[d];
     ac_spec zeros = {ac_f_input(c, 0)->dtype, flat, ac_f_input(c, 0)->device};
     ac_attrs_index_dim last = {-1};
     T g = ac_c_reshape(s, G, &positions), index = ac_c_reshape(s, RESULT(1), &positions);
-    GIVE(0, ac_c_reshape(s, ac_c_call(s, AC_OP_scatter_add, &last, 3, ac_c_zeros(s, &zeros), index, g), shape));
+    return ac_c_reshape(s, ac_c_call(s, AC_OP_scatter_add, &last, 3, ac_c_zeros(s, &zeros), index, g), shape);
+}
+
+FORMULA(max_pool) {
+    ATTR(max_pool);
+    ac_attrs_max_pool_backward how = {
+        ac_f_input(c, 0)->shape, a->kernel, a->stride, a->padding, a->dilation, a->ceil_mode, a->adaptive};
+    GIVE(0, c->graph ? scattered(c, a->kernel.n) : ac_c_call(s, AC_OP_max_pool_backward, &how, 2, G, RESULT(1)));
     DONE;
 }
 
@@ -149,10 +156,23 @@ FORMULA(resample) {
 
 /* -- attention -- */
 
+/* x y, in float32 where both have one 16-bit dtype: there a score of 50 would be wrong by up to 1/8. */
+static T wide_product(ac_scratch *s, T x, T y) {
+    if (!x || !y || !ac_is_half(x->dtype) || x->dtype != y->dtype) return BIN(matmul, x, y);
+    int last = x->ndim - 1;
+    int64_t rows = x->shape[last - 1], width = x->shape[last], columns = y->shape[last], items = 1;
+    for (int d = 0; d + 1 < last; d++) items *= x->shape[d];
+    ac_dims left = {3, {items, rows, width}}, right = {3, {items, width, columns}}, shape = ac_shape_of(x);
+    ac_attrs_product wide = {AC_float32};
+    shape.v[last] = columns;
+    return ac_c_reshape(s, ac_c_call(s, AC_OP_bmm, &wide, 2, ac_c_reshape(s, x, &left), ac_c_reshape(s, y, &right)),
+                        &shape);
+}
+
 /* The weights, in operators that differentiate again. */
 static T attention_weights(ac_formula *c, const ac_attrs_fused_attention *a, T q, T k) {
     ac_scratch *s = &c->scratch;
-    T scores = TIMES(BIN(matmul, q, TR(k)), a->scale);
+    T scores = TIMES(wide_product(s, q, TR(k)), a->scale);
     if (!scores) return NULL;
     int last = scores->ndim - 1;
     if (a->is_causal) {
@@ -174,8 +194,10 @@ static void give_by_parts(ac_formula *c, const ac_attrs_fused_attention *a) {
     ac_scratch *s = &c->scratch;
     ac_dims last = {1, {-1}};
     T q = SAVED(0), k = SAVED(1), v = SAVED(2), g = incoming(c, ac_f_input(c, 0)), p = attention_weights(c, a, q, k);
-    T dp = BIN(matmul, g, TR(v));
+    T dp = wide_product(s, g, TR(v));
     T ds = TIMES(MUL(p, SUB(dp, ac_c_sum_over(s, MUL(dp, p), &last, true))), a->scale);
+    if (!ds) return;
+    if (ac_is_half(q->dtype)) ds = ac_c_cast(s, ds, q->dtype), p = ac_c_cast(s, p, v->dtype);
     T given[3] = {BIN(matmul, ds, k), BIN(matmul, TR(ds), q), BIN(matmul, TR(p), g)};
     for (int i = 0; i < 3; i++) GIVE(i, ac_c_cast(s, given[i], ac_f_input(c, i)->dtype));
 }
@@ -183,7 +205,7 @@ static void give_by_parts(ac_formula *c, const ac_attrs_fused_attention *a) {
 FORMULA(fused_attention) {
     ATTR(fused_attention);
     ac_autocast_state outer;
-    if (c->graph) {
+    if (c->graph || ac_f_input(c, 0)->device != AC_CPU) {
         outer = ac_f_as_forward(c);
         give_by_parts(c, a);
         ac_autocast_resume(&outer);

@@ -70,6 +70,8 @@ typedef struct ac_backend {
     int (*scale)(ac_tensor *const *tensors, int n, double factor, const double *there);
     /* One optimizer step over a list of parameters. */
     int (*step)(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants);
+    /* Whether the kernel of attention takes the widths of q and v in a dtype; NULL: there is none. */
+    bool (*attends)(const ac_tensor *q, const ac_tensor *v, ac_dtype dtype);
 } ac_backend;
 
 extern const ac_backend ac_cpu, ac_cuda, ac_no_values;

@@ -78,7 +78,8 @@ typedef struct {
     double p;           /* the fold's parameter, */
     const double *each; /* or one for every result */
     double correction;
-    int32_t finish, vector;
+    int32_t finish, vector; /* vector: by runs of four, of x (rows) or of results (columns) */
+    int32_t group;          /* threads that take a row */
 } ac_gpu_reduce;
 
 typedef struct {
@@ -118,19 +119,29 @@ typedef struct {
 /* The gradients of weight and bias: column sums of g * xhat and g over contiguous [rows, n]. */
 typedef struct {
     int64_t rows, n, parts;
+    int32_t vector; /* runs of four */
     ac_gpu_ref g, x, mean, rstd, dweight, dbias;
     double *partial; /* [parts][2][n] */
 } ac_gpu_columns;
 
-/* x [batch, channels, inner]: sets of values share statistics, those of a channel, or (groups not 0) of `depth`
- * channels of an image. */
+/* [batch, channels, inner]: strides from an image, a channel, a position to the next. */
+typedef struct {
+    ac_gpu_ref ref;
+    int64_t image, channel, position;
+} ac_gpu_planes;
+
+/* Sets of values share statistics: those of a channel, or (groups not 0) of `depth` channels of an image. */
 typedef struct {
     int64_t batch, channels, inner, groups, depth;
-    ac_space x_sets, g_sets, x_positions, g_positions; /* where a set begins, and where the values of one lie */
-    double *sums;                                      /* groups: of g w and of g w xhat, for each set */
-    ac_gpu_ref x, g, y, mean, rstd, weight, bias, running_mean, running_var, dweight, dbias;
-    int64_t weight_stride, bias_stride, mean_stride, var_stride;
+    int64_t sets, sets_of_image, width; /* batch norm: the images are one; channels from a set to the next */
+    int64_t lines, parts, part;         /* of a set, each of `inner` values; it is cut into so many parts of so many */
+    int32_t group, columns, vector;     /* threads that take a part; channels side by side; runs of four */
     int32_t training;
+    ac_gpu_planes x, g, y;
+    double *partial; /* [sets][parts][2]: sum and squares around the mean; backward, sums of g and g xhat */
+    double *means;   /* of the values that share statistics, [2]: of g w and of g w xhat */
+    ac_gpu_ref mean, rstd, weight, bias, running_mean, running_var, dweight, dbias;
+    int64_t weight_stride, bias_stride, mean_stride, var_stride;
     double momentum, eps;
 } ac_gpu_channels;
 
@@ -149,18 +160,19 @@ typedef struct {
 
 /* -- joining -- */
 
-/* Parts that lie side by side in the rows of the result. Each is contiguous: `width` elements for every row, which go
- * there from `start` on. Blocks take pieces of them. */
-enum { AC_GPU_PARTS = 96, AC_GPU_PART_PIECE = 4096 };
+/* Parts that lie side by side in the rows of the result. Each is contiguous: `width` units for every row, which go
+ * there from `start` on. A unit is as many bytes, up to 16, as all sizes and addresses are multiples of; or it is an
+ * element, where dtypes differ. Blocks take pieces of so many units. */
+enum { AC_GPU_PARTS = 96, AC_GPU_PART_PIECE = 1024 };
 typedef struct {
     const void *data;
     int64_t start, width, first_piece;
-    int32_t dtype;
+    int32_t dtype, unit; /* unit: bytes, or 0 for elements that are converted */
 } ac_gpu_part;
 typedef struct {
     ac_gpu_ref out;
-    int64_t rows, row_stride, pieces; /* of so many elements */
-    int32_t n;
+    int64_t rows, row_stride, pieces; /* row_stride: elements of the result, of so many bytes */
+    int32_t n, item;
     ac_gpu_part part[AC_GPU_PARTS];
 } ac_gpu_parts;
 
@@ -188,9 +200,12 @@ typedef struct {
     ac_gpu_axis index[AC_GPU_INDICES];
 } ac_gpu_pick;
 
-/* Adds items to the elements that their sorted keys say, each element's in the order of the items. */
+/* Adds items to the elements that their sorted keys say. The items of one element are a run of them, which is summed in
+ * pieces, where chunks of so many items end, and these in order. */
+enum { AC_GPU_ADD_CHUNK = 128 };
 typedef struct {
     int64_t items, width;
+    void *pieces; /* [chunks][2][width], 8 bytes each: of the run that comes into a chunk, of the one that leaves it */
     const uint64_t *keys;
     const int64_t *order;
     ac_gpu_ref to, from;
@@ -244,6 +259,25 @@ typedef struct {
     int64_t a_batch_stride, a_row, a_col, b_batch_stride, b_row, b_col;
 } ac_gpu_product;
 
+/* -- attention -- */
+
+/* Matrices of 16-bit values, one an item of the leading dimensions; columns lie side by side. */
+typedef struct {
+    void *data;
+    ac_space items;
+    int64_t row;
+} ac_gpu_rows_2d;
+
+enum { AC_GPU_ATTENTION_QUERIES = 128, AC_GPU_ATTENTION_ROOM = 40 * 1024 /* shared bytes */ };
+typedef struct {
+    ac_gpu_rows_2d q, k, v;
+    ac_gpu_ref mask, out; /* mask: of truth values or added, or no memory; out is contiguous */
+    ac_space mask_items;
+    int64_t mask_row, mask_column, queries, keys;
+    int32_t width, causal;
+    float scale;
+} ac_gpu_attention;
+
 /* -- windows -- */
 
 /* x [images, channels, in...] with any strides (channels * taps rows of columns come from it, or go to it); the
@@ -288,6 +322,14 @@ typedef struct {
     ac_space planes;
     int64_t stride[3];
 } ac_gpu_pool;
+
+/* The gradient of a pooled tensor; all contiguous. */
+typedef struct {
+    ac_windows w;
+    ac_gpu_ref g, x;
+    const int64_t *indices;
+    int64_t planes;
+} ac_gpu_unpool;
 
 /* Rows of x, and y [outer, out, inner], contiguous. */
 typedef struct {
@@ -384,6 +426,7 @@ AC_FITS(ac_gpu_pick);
 AC_FITS(ac_gpu_add);
 AC_FITS(ac_gpu_sort);
 AC_FITS(ac_gpu_implicit);
+AC_FITS(ac_gpu_attention);
 #undef AC_FITS
 
 #endif

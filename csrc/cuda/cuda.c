@@ -43,4 +43,5 @@ const ac_backend ac_cuda = {
     .grad_stats = ac_cuda_grad_stats,
     .scale = ac_cuda_scale,
     .step = ac_cuda_step,
+    .attends = ac_gpu_attends,
 };

@@ -120,6 +120,20 @@ template <int V> DEV void store_run(void *p, int dtype, int64_t i, const float *
     }
 }
 
+/* U runs of bulk dtypes, in flight together: the switch over the dtype stands around them. */
+template <int U, int V> DEV void load_runs(const void *p, int dtype, const int64_t *at, float (*x)[V]) {
+    if (dtype == AC_float32) {
+#pragma unroll
+        for (int u = 0; u < U; u++) load_run<V>(p, AC_float32, at[u], x[u]);
+    } else if (dtype == AC_float16) {
+#pragma unroll
+        for (int u = 0; u < U; u++) load_run<V>(p, AC_float16, at[u], x[u]);
+    } else {
+#pragma unroll
+        for (int u = 0; u < U; u++) load_run<V>(p, AC_bfloat16, at[u], x[u]);
+    }
+}
+
 /* A real value of any floating dtype. */
 template <class R> DEV R load_real(const ac_gpu_ref &r, int64_t i) {
     switch (r.dtype) {
@@ -162,14 +176,18 @@ DEV int64_t quotient(int64_t a, int64_t b) { return (a | b) >> 32 ? a / b : (int
 DEV int64_t thread_index(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 DEV int64_t thread_count(void) { return (int64_t)gridDim.x * blockDim.x; }
 
-/* -- a group of T threads, neighbours along x: a warp (T = 32), or the whole block ------------------ */
+/* -- a group of T threads, neighbours along x: a part of a warp (1, 2, ... 32), or the whole block -- */
 
 template <class V, class Join> DEV V warp_join(V v, Join join) {
     for (int step = 16; step; step /= 2) v = join(v, __shfl_xor_sync(0xFFFFFFFFu, v, step));
     return v;
 }
-/* The same value for every thread. `room` holds one V for each warp of the block. */
+/* The same value for every thread; all threads of a warp call. `room` holds one V for each warp of the block. */
 template <class V, class Join> DEV V group_join(int T, V v, V *room, Join join) {
+    if (T < 32) {
+        for (int step = T / 2; step; step /= 2) v = join(v, __shfl_xor_sync(0xFFFFFFFFu, v, step));
+        return v;
+    }
     v = warp_join(v, join);
     if (T == 32) return v;
     int warp = threadIdx.x / 32;

@@ -65,9 +65,9 @@ static int grad_stats_of_list(const ac_gpu_sent_list *l, const stats_outputs *k)
     if (!room) return -1;
     a.found = ac_gpu_address(room);
     int64_t blocks = l->pieces ? l->pieces : 1; /* somebody notes the inverse */
-    int failed = ac_gpu_launch(l->device, &stats_only, blocks, AC_GPU_THREADS / 32 * 8, &a);
+    int failed = ac_gpu_launch(l->device, &stats_only, blocks, AC_GPU_THREADS / 32 * sizeof(ac_gpu_found), &a);
     ac_gpu_join j = {a.items, a.n, a.pieces, a.found, k->totals, a.found_inf};
-    if (!failed) failed = ac_gpu_launch(l->device, &join, ac_gpu_blocks(l->device, l->n, 1), 0, &j);
+    if (!failed) failed = ac_gpu_launch(l->device, &join, ac_gpu_blocks(l->device, 32 * (int64_t)l->n, 1), 0, &j);
     ac_gpu_free(room);
     return failed;
 }

@@ -27,6 +27,10 @@ template <class R> DEV R unscaled(R x, R factor, int dtype) {
     return y;
 }
 
+struct Earlier {
+    template <class V> DEV_METHOD V operator()(V a, V b) const { return b != 0 && (a == 0 || b < a) ? b : a; }
+};
+
 /* What a thread has found, counted in 32 bits: a piece has fewer values. */
 struct Found {
     double squares = 0;
@@ -44,10 +48,43 @@ struct Found {
         if (finite && (float)size > amax) amax = (float)size;
         if (!finite && first == 0) first = (int)i + 1;
     }
-};
 
-struct Earlier {
-    DEV_METHOD int operator()(int a, int b) const { return b != 0 && (a == 0 || b < a) ? b : a; }
+    /* The same of neighbours. Their squares are summed in float32 where that neither overflows nor loses the largest:
+     * many GPUs have few units for float64. */
+    template <int V> DEV_METHOD void add_run(const float *scaled, const float *x, int64_t i) {
+        float top = 0, sum = 0;
+        int below = 0;
+        bool finite = true;
+        EACH_OF(V) {
+            float size = x[j] < 0 ? -x[j] : x[j], before = scaled[j] < 0 ? -scaled[j] : scaled[j];
+            below += before != 0 && before < 0x1p-14f;
+            finite = finite && x[j] - x[j] == 0;
+            top = size > top ? size : top, sum += x[j] * x[j];
+        }
+        if (finite && (top == 0 || (top > 0x1p-40f && top < 0x1p60f))) {
+            squares += (double)sum, small += below;
+            if (top > amax) amax = top;
+            return;
+        }
+        EACH_OF(V) add(scaled[j], x[j], i + j);
+    }
+
+    /* Joins those of the block's threads: the first one has the sum. */
+    DEV_METHOD ac_gpu_found of_block(void) const {
+        ac_gpu_found *room = (ac_gpu_found *)ac_shared_memory;
+        ac_gpu_found all = {warp_join(squares, Add()),       (double)warp_join(amax, Larger()),
+                            (double)warp_join(infs, Add()),  (double)warp_join(nans, Add()),
+                            (double)warp_join(small, Add()), (double)warp_join(first, Earlier())};
+        __syncthreads(); /* nobody reads an earlier piece's any more */
+        if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = all;
+        __syncthreads();
+        for (int w = 1; threadIdx.x == 0 && w < AC_GPU_THREADS / 32; w++) {
+            all.squares += room[w].squares, all.amax = Larger()(all.amax, room[w].amax);
+            all.infs += room[w].infs, all.nans += room[w].nans, all.small += room[w].small;
+            all.first = Earlier()(all.first, room[w].first);
+        }
+        return all;
+    }
 };
 
 template <class R>
@@ -58,6 +95,19 @@ DEV void unscale_elements(const ac_gpu_item *it, R factor, int64_t piece, int64_
         R scaled = load_real<R>(grad, i), x = unscaled(scaled, factor, grad.dtype);
         found->add(scaled, x, i - piece);
         if (write) store_real<R>(grad, i, x);
+    }
+}
+
+/* Whole runs of one dtype, for which the compiler knows it. */
+template <int DTYPE>
+DEV void unscale_runs(const ac_gpu_item *it, float factor, int64_t begin, int64_t end, bool write, Found *found) {
+    constexpr int V = 8;
+    for (int64_t i = begin + (int64_t)threadIdx.x * V; i + V <= end; i += AC_GPU_THREADS * V) {
+        float scaled[V], x[V];
+        load_run<V>(it->grad, DTYPE, i, scaled);
+        EACH_OF(V) x[j] = unscaled(scaled[j], factor, DTYPE);
+        found->add_run<V>(scaled, x, i - begin);
+        if (write) store_run<V>(it->grad, DTYPE, i, x);
     }
 }
 
@@ -78,16 +128,9 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
         return found;
     }
     if (aligned(it->grad)) {
-        for (int64_t i = begin + (int64_t)threadIdx.x * V; i + V <= end; i += AC_GPU_THREADS * V) {
-            float x[V];
-            load_run<V>(it->grad, it->grad_dtype, i, x);
-            EACH_OF(V) {
-                float scaled = x[j];
-                x[j] = unscaled(scaled, (float)factor, it->grad_dtype);
-                found.add(scaled, x[j], i + j - piece);
-            }
-            if (write) store_run<V>(it->grad, it->grad_dtype, i, x);
-        }
+        if (it->grad_dtype == AC_float32) unscale_runs<AC_float32>(it, (float)factor, begin, end, write, &found);
+        else if (it->grad_dtype == AC_float16) unscale_runs<AC_float16>(it, (float)factor, begin, end, write, &found);
+        else unscale_runs<AC_bfloat16>(it, (float)factor, begin, end, write, &found);
         begin += (end - begin) / V * V; /* the rest is the last few elements */
     }
     unscale_elements<float>(it, (float)factor, piece, begin, end, write, &found);
@@ -106,10 +149,8 @@ DEV void grad_stats_of_pieces(const ac_gpu_list &a, bool write) {
         int64_t end = begin + AC_GPU_PIECE < it->numel ? begin + AC_GPU_PIECE : it->numel;
         Found found = unscale_piece(a, it, begin, end, write);
         if (write) continue; /* nobody asks what was there */
-        int first = block_join(found.first, Earlier());
-        ac_gpu_found all = {block_join(found.squares, Add()),       (double)block_join(found.amax, Larger()),
-                            (double)block_join(found.infs, Add()),  (double)block_join(found.nans, Add()),
-                            (double)block_join(found.small, Add()), first ? (double)(begin + first) : 0.0};
+        ac_gpu_found all = found.of_block();
+        if (all.first != 0) all.first += (double)begin;
         if (threadIdx.x != 0) continue;
         if (a.found) a.found[piece] = all;
     }
@@ -120,17 +161,20 @@ AC_KERNEL(ac_list_grad_stats, ac_gpu_list) { grad_stats_of_pieces(a, false); }
 /* Multiplies in place. */
 AC_KERNEL(ac_list_scale, ac_gpu_list) { grad_stats_of_pieces(a, true); }
 
-/* The pieces of each tensor together, in order. */
+/* The pieces of each tensor together, by a warp. */
 AC_KERNEL(ac_list_join, ac_gpu_join) {
-    for (int64_t t = thread_index(); t < a.n; t += thread_count()) {
+    for (int64_t t = thread_index() / 32; t < a.n; t += thread_count() / 32) {
         int64_t end = t + 1 < a.n ? a.items[t + 1].first_piece : a.pieces;
         ac_gpu_found all = {0, 0, 0, 0, 0, 0};
-        for (int64_t piece = a.items[t].first_piece; piece < end; piece++) {
+        for (int64_t piece = a.items[t].first_piece + threadIdx.x % 32; piece < end; piece += 32) {
             const ac_gpu_found &one = a.found[piece];
             all.squares += one.squares, all.infs += one.infs, all.nans += one.nans, all.small += one.small;
-            if (one.amax > all.amax) all.amax = one.amax;
-            if (all.first == 0) all.first = one.first;
+            all.amax = Larger()(all.amax, one.amax), all.first = Earlier()(all.first, one.first);
         }
+        all.squares = warp_join(all.squares, Add()), all.amax = warp_join(all.amax, Larger());
+        all.infs = warp_join(all.infs, Add()), all.nans = warp_join(all.nans, Add());
+        all.small = warp_join(all.small, Add()), all.first = warp_join(all.first, Earlier());
+        if (threadIdx.x % 32 != 0) continue;
         a.totals[t] = all;
         if (a.found_inf && all.infs + all.nans > 0) a.found_inf[0] = 1; /* every writer writes the same */
         if (a.found_inf && all.infs > 0) a.found_inf[1] = 1;

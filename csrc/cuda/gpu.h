@@ -174,11 +174,13 @@ typedef enum {
     AC_IMAGE_CREATION,
     AC_IMAGE_REDUCE,
     AC_IMAGE_ROWS,
+    AC_IMAGE_CHANNELS,
     AC_IMAGE_INDEX,
     AC_IMAGE_FOREACH,
     AC_IMAGE_SCAN,
     AC_IMAGE_WINDOWS,
     AC_IMAGE_CONV,
+    AC_IMAGE_ATTENTION,
     AC_N_IMAGES
 } ac_gpu_image;
 
@@ -228,6 +230,9 @@ int ac_gpu_cudnn_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtyp
  * sizes beyond its integers. */
 int ac_gpu_implicit_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtype) AC_CHECKED;
 int ac_gpu_implicit_weight(const ac_run *r, const ac_windows *w, ac_dtype dtype) AC_CHECKED;
+
+/* See backend.h. */
+bool ac_gpu_attends(const ac_tensor *q, const ac_tensor *v, ac_dtype dtype);
 
 /* FNV-1a of a plan's key */
 static inline uint64_t ac_gpu_hash(const void *key, size_t bytes) {

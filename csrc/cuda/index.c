@@ -22,13 +22,32 @@ static int join_listed(const ac_run *r, ac_gpu_parts *p) {
     return 0;
 }
 
+/* The largest power of two, up to 16, that divides all of them. */
+static int32_t common_unit(const uint64_t *v, int n) {
+    uint64_t bits = 16;
+    for (int i = 0; i < n; i++) bits |= v[i];
+    return (int32_t)(bits & -bits);
+}
+
+/* How t lies in the rows, from element `start` of each on. */
+static ac_gpu_part part_of(const ac_gpu_parts *p, const ac_tensor *t, int64_t start) {
+    ac_gpu_part part = {ac_data(t), start, t->numel / p->rows, p->pieces, (int32_t)t->dtype, 0};
+    if (p->out.dtype != part.dtype) return part;
+    uint64_t item = (uint64_t)p->item, all[5] = {(uintptr_t)part.data, (uintptr_t)p->out.data, (uint64_t)start * item,
+                                                 (uint64_t)part.width * item, (uint64_t)p->row_stride * item};
+    part.unit = common_unit(all, p->rows == 1 ? 4 : 5);
+    part.start = start * p->item / part.unit, part.width = part.width * p->item / part.unit;
+    return part;
+}
+
 /* t goes into the rows of the result, from element `start` of each on. Small tensors are listed, and one launch joins
  * many of them; a large one is worth a launch of its own. */
 static int join(const ac_run *r, ac_gpu_parts *p, const ac_tensor *t, ac_tensor *target, int64_t start) {
-    enum { SMALL = 16 * AC_GPU_PART_PIECE };
+    enum { SMALL = 65536 };
     if (t->numel > SMALL || !ac_is_contiguous(t)) return ac_gpu_copy(target, t);
-    p->part[p->n++] = (ac_gpu_part){ac_data(t), start, t->numel / p->rows, p->pieces, (int32_t)t->dtype};
-    p->pieces += (t->numel + AC_GPU_PART_PIECE - 1) / AC_GPU_PART_PIECE;
+    ac_gpu_part *part = &p->part[p->n++];
+    *part = part_of(p, t, start);
+    p->pieces += (p->rows * part->width + AC_GPU_PART_PIECE - 1) / AC_GPU_PART_PIECE;
     return p->n == AC_GPU_PARTS ? join_listed(r, p) : 0;
 }
 
@@ -40,7 +59,7 @@ int ac_cuda_cat(const ac_run *r) {
     AC_TRY(ac_dim_wrap(&dim, out->ndim, "cat"));
     if (out->numel == 0) return 0;
     for (int64_t d = 0; d < dim; d++) p.rows *= out->shape[d];
-    p.row_stride = out->numel / p.rows;
+    p.row_stride = out->numel / p.rows, p.item = (int32_t)ac_itemsize(out->dtype);
     for (int k = 0; k < r->n_in; k++) {
         const ac_tensor *t = r->in[k];
         if (t->ndim != out->ndim || t->numel == 0) continue;
@@ -112,12 +131,32 @@ static int bits_for(uint64_t values) {
     return bits;
 }
 
+#define BY_OPMATH(text)                                                                                                \
+    {{.image = AC_IMAGE_INDEX, .name = text "_f32"},                                                                   \
+     {.image = AC_IMAGE_INDEX, .name = text "_f64"},                                                                   \
+     {.image = AC_IMAGE_INDEX, .name = text "_i64"}}
+
+/* Adds the runs of items whose keys are sorted. */
+static int add_sorted(ac_device d, ac_gpu_add *a) {
+    static ac_gpu_kernel runs[AC_N_OPMATHS] = BY_OPMATH("ac_add_runs"),
+                         pieces[AC_N_OPMATHS] = BY_OPMATH("ac_add_pieces");
+    int opmath = ac_gpu_opmath((ac_dtype)a->to.dtype);
+    int64_t chunks = (a->items + AC_GPU_ADD_CHUNK - 1) / AC_GPU_ADD_CHUNK;
+    ac_gpu_block *room = NULL;
+    if (chunks > 1) {
+        room = ac_gpu_alloc(d, chunks * 2 * a->width * 8);
+        if (!room) return -1;
+        a->pieces = ac_gpu_address(room);
+    }
+    int failed = ac_gpu_launch(d, &runs[opmath], ac_gpu_blocks(d, a->items * a->width, 1), 0, a);
+    if (!failed && room) failed = ac_gpu_launch(d, &pieces[opmath], ac_gpu_blocks(d, (chunks - 1) * a->width, 1), 0, a);
+    ac_gpu_free(room);
+    return failed;
+}
+
 /* to[target of item i] += from[item i]: keys, their order, then each target's run. `inner` of both are the pick's. */
 static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_tensor *from) {
     INDEX_KERNEL(keys_kernel, "ac_pick_keys");
-    static ac_gpu_kernel runs[AC_N_OPMATHS] = {{.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f32"},
-                                               {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f64"},
-                                               {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_i64"}};
     ac_device d = ac_run_device(r);
     if (p->items == 0 || p->width == 0) return 0;
     ac_gpu_block *room = ac_gpu_alloc(d, 2 * p->items * 8);
@@ -137,8 +176,7 @@ static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_t
                     .inner = p->inner,
                     .other_items = p->other_items,
                     .other_inner = p->other_inner};
-    if (!failed)
-        failed = ac_gpu_launch(d, &runs[ac_gpu_opmath(to->dtype)], ac_gpu_blocks(d, a.items * a.width, 1), 0, &a);
+    if (!failed) failed = add_sorted(d, &a);
     ac_gpu_free(room);
     return failed;
 }
@@ -394,11 +432,6 @@ int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t 
 }
 
 static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool descending) {
-#define BY_OPMATH(text)                                                                                                \
-    {                                                                                                                  \
-        {.image = AC_IMAGE_INDEX, .name = text "_f32"}, {.image = AC_IMAGE_INDEX, .name = text "_f64"},                \
-            {.image = AC_IMAGE_INDEX, .name = text "_i64"}                                                             \
-    }
     static ac_gpu_kernel keys[AC_N_OPMATHS] = BY_OPMATH("ac_sort_keys"),
                          values[AC_N_OPMATHS] = BY_OPMATH("ac_sort_values");
     INDEX_KERNEL(rows, "ac_sort_rows");
@@ -536,7 +569,8 @@ int ac_cuda_nll_loss_backward(const ac_run *r) {
         failed = ac_gpu_launch(d, &nll_sum, 1, NLL_SHARED, &p);
     }
     p.out = ac_gpu_ref_of(r->out[0]);
-    if (!failed) failed = ac_gpu_launch(d, &kernel, ac_gpu_blocks(d, r->out[0]->numel, 1), 0, &p);
+    if (!failed) failed = clear(r->out[0]);
+    if (!failed) failed = ac_gpu_launch(d, &kernel, ac_gpu_blocks(d, p.n, 1), 0, &p);
     ac_gpu_free(total);
     return failed;
 }

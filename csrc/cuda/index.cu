@@ -1,8 +1,19 @@
-/* Joining, indexing, sorting, nll_loss and integer products. Additions at one index happen in the order of the
- * items: a stable sort puts equal keys together, and the first of each run adds the whole run. */
+/* Joining, indexing, sorting, nll_loss and integer products. Additions at one index happen in an order
+ * that depends on the items alone: a stable sort puts equal keys together, and each run of them is summed in pieces. */
 #include "cuda/device.cuh"
 
 #define EACH_OF_N(i, n) for (int64_t i = thread_index(); i < (n); i += thread_count())
+
+/* Item f of `from` to item t, of 1, 2, 4, 8 or 16 bytes. */
+DEV void copy_item(char *to, int64_t t, const char *from, int64_t f, int bytes) {
+    switch (bytes) {
+    case 1: to[t] = from[f]; return;
+    case 2: ((uint16_t *)to)[t] = ((const uint16_t *)from)[f]; return;
+    case 4: ((uint32_t *)to)[t] = ((const uint32_t *)from)[f]; return;
+    case 8: ((uint64_t *)to)[t] = ((const uint64_t *)from)[f]; return;
+    default: ((pack<uint32_t, 4> *)to)[t] = ((const pack<uint32_t, 4> *)from)[f];
+    }
+}
 
 /* -- joining ---------------------------------------------------------------------------------------- */
 
@@ -20,11 +31,13 @@ template <class R> DEV void join_parts(const ac_gpu_parts &a) {
     for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
         const ac_gpu_part &p = part_of(a, piece);
         int64_t begin = (piece - p.first_piece) * AC_GPU_PART_PIECE, end = begin + AC_GPU_PART_PIECE;
-        int64_t numel = a.rows * p.width;
-        if (end > numel) end = numel;
+        int64_t units = a.rows * p.width, row_stride = p.unit ? quotient(a.row_stride * a.item, p.unit) : a.row_stride;
+        if (end > units) end = units;
         for (int64_t i = begin + threadIdx.x; i < end; i += AC_GPU_THREADS) {
-            int64_t outer = quotient(i, p.width), at = i - outer * p.width;
-            store<R>(a.out, outer * a.row_stride + p.start + at, load<R>(p.data, p.dtype, i));
+            int64_t outer = a.rows == 1 ? 0 : quotient(i, p.width);
+            int64_t to = outer * row_stride + p.start + i - outer * p.width;
+            if (p.unit) copy_item((char *)a.out.data, to, (const char *)p.data, i, p.unit);
+            else store<R>(a.out, to, load<R>(p.data, p.dtype, i));
         }
     }
 }
@@ -50,15 +63,6 @@ DEV int64_t place_of(const ac_gpu_pick &a, int64_t i) {
     return at;
 }
 
-DEV void copy_item(char *to, int64_t t, const char *from, int64_t f, int bytes) {
-    switch (bytes) {
-    case 1: to[t] = from[f]; return;
-    case 2: ((uint16_t *)to)[t] = ((const uint16_t *)from)[f]; return;
-    case 4: ((uint32_t *)to)[t] = ((const uint32_t *)from)[f]; return;
-    case 8: ((uint64_t *)to)[t] = ((const uint64_t *)from)[f]; return;
-    default: ((pack<uint32_t, 4> *)to)[t] = ((const pack<uint32_t, 4> *)from)[f];
-    }
-}
 DEV void zero_item(char *to, int64_t t, int bytes) {
     pack<uint32_t, 4> zero = {{0, 0, 0, 0}};
     copy_item(to, t, (const char *)&zero, 0, bytes);
@@ -86,21 +90,57 @@ AC_KERNEL(ac_put, ac_gpu_pick) {
 
 AC_KERNEL(ac_pick_keys, ac_gpu_pick) { EACH_OF_N(i, a.items) a.keys[i] = place_of(a, i); }
 
+template <class R> DEV R *piece_of(const ac_gpu_add &a, int64_t chunk, int leaves, int64_t e) {
+    return (R *)((char *)a.pieces + ((chunk * 2 + leaves) * a.width + e) * 8);
+}
+template <class R> DEV void add_to(const ac_gpu_add &a, uint64_t key, int64_t e, R sum) {
+    int64_t to = (int64_t)key + space_offset(a.inner, e);
+    store<R>(a.to, to, load<R>(a.to, to) + sum);
+}
+/* Whether item s goes on with the run of the one before. */
+DEV bool goes_on(const ac_gpu_add &a, int64_t s) { return s > 0 && s < a.items && a.keys[s] == a.keys[s - 1]; }
+
+/* Sums what of each run lies in a chunk; adds it where that is all of the run. */
 template <class R> DEV void add_runs(const ac_gpu_add &a) {
     EACH_OF_N(t, a.items * a.width) {
-        int64_t s = quotient(t, a.width), e = t - s * a.width;
+        int64_t s = quotient(t, a.width), e = t - s * a.width, chunk = s / AC_GPU_ADD_CHUNK;
         uint64_t key = a.keys[s];
-        if (key == UINT64_MAX || (s > 0 && a.keys[s - 1] == key)) continue;
-        int64_t to = (int64_t)key + space_offset(a.inner, e), inner = space_offset(a.other_inner, e);
-        R sum = load<R>(a.to, to);
-        for (; s < a.items && a.keys[s] == key; s++)
+        bool first = s % AC_GPU_ADD_CHUNK == 0, comes_in = goes_on(a, s);
+        if (key == UINT64_MAX || (comes_in && !first)) continue;
+        int64_t end = (chunk + 1) * AC_GPU_ADD_CHUNK, inner = space_offset(a.other_inner, e);
+        if (end > a.items) end = a.items;
+        R sum = 0;
+        for (; s < end && a.keys[s] == key; s++)
             sum += load<R>(a.from, space_offset(a.other_items, a.order[s]) + inner);
-        store<R>(a.to, to, sum);
+        if (comes_in) *piece_of<R>(a, chunk, 0, e) = sum;
+        else if (s == end && goes_on(a, s)) *piece_of<R>(a, chunk, 1, e) = sum;
+        else add_to(a, key, e, sum);
     }
 }
-AC_KERNEL(ac_add_runs_f32, ac_gpu_add) { add_runs<float>(a); }
-AC_KERNEL(ac_add_runs_f64, ac_gpu_add) { add_runs<double>(a); }
-AC_KERNEL(ac_add_runs_i64, ac_gpu_add) { add_runs<int64_t>(a); }
+
+/* Joins the pieces of runs that several chunks have. */
+template <class R> DEV void add_pieces(const ac_gpu_add &a) {
+    int64_t chunks = (a.items + AC_GPU_ADD_CHUNK - 1) / AC_GPU_ADD_CHUNK;
+    EACH_OF_N(t, (chunks - 1) * a.width) {
+        int64_t chunk = quotient(t, a.width), e = t - chunk * a.width, s = chunk * AC_GPU_ADD_CHUNK;
+        uint64_t key = a.keys[s + AC_GPU_ADD_CHUNK - 1];
+        if (key == UINT64_MAX || !goes_on(a, s + AC_GPU_ADD_CHUNK)) continue; /* none leaves it, */
+        if (a.keys[s] == key && goes_on(a, s)) continue;                      /* or one that began before */
+        R sum = *piece_of<R>(a, chunk, 1, e);
+        do {
+            chunk++, s += AC_GPU_ADD_CHUNK;
+            sum += *piece_of<R>(a, chunk, 0, e);
+        } while (chunk + 1 < chunks && a.keys[s + AC_GPU_ADD_CHUNK] == key);
+        add_to(a, key, e, sum);
+    }
+}
+
+#define ADDITIONS(R, opmath)                                                                                           \
+    AC_KERNEL(ac_add_runs_##opmath, ac_gpu_add) { add_runs<R>(a); }                                                    \
+    AC_KERNEL(ac_add_pieces_##opmath, ac_gpu_add) { add_pieces<R>(a); }
+ADDITIONS(float, f32)
+ADDITIONS(double, f64)
+ADDITIONS(int64_t, i64)
 
 /* -- radix sort of pairs, 4 bits a pass (Satish, Harris and Garland 2009) --------------------------- */
 
@@ -300,17 +340,14 @@ AC_KERNEL(ac_nll_sum, ac_gpu_nll) {
     else *a.total = total;
 }
 
-/* out [n / inner, classes, inner]: every element is written, 0 but for the targets'. */
+/* out [n / inner, classes, inner] is 0 already: only the targets' elements are written. */
 AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
-    EACH_OF_N(t, a.n * a.classes) {
-        int64_t outer = quotient(t, a.inner), n = quotient(outer, a.classes), c = outer - n * a.classes;
-        int64_t i = n * a.inner + t - outer * a.inner;
-        double d = 0;
-        if (class_of(a, i) == c) {
-            double scale = a.reduction == 1 ? 1 / *a.total : 1;
-            d = -weight_of(a, c) * scale * load<double>(a.grad, a.reduction == 0 ? space_offset(a.grad_at, i) : 0);
-        }
-        store<double>(a.out, t, d);
+    double scale = a.reduction == 1 ? 1 / *a.total : 1;
+    EACH_OF_N(i, a.n) {
+        int64_t c = class_of(a, i), image = quotient(i, a.inner);
+        if (c < 0) continue;
+        double g = load<double>(a.grad, a.reduction == 0 ? space_offset(a.grad_at, i) : 0);
+        store<double>(a.out, (image * a.classes + c) * a.inner + i - image * a.inner, -weight_of(a, c) * scale * g);
     }
 }
 

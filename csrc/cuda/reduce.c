@@ -32,11 +32,11 @@ static int opmath_for(const ac_tensor *x, ac_dtype result) {
     return own == AC_OPMATH_I64 && ac_is_floating(result) ? AC_OPMATH_F32 : own;
 }
 
-enum { WIDE = 32, PART = 4096 };
+enum { WIDE = 32, PART = 4096, COLUMN_PART = 128, MOST_PARTS = 4096, RUN = 4 };
 
-/* Parts follow from sizes alone, so sums do not depend on the device they are made on. */
-static int64_t parts_for(int64_t results, int64_t inner) {
-    int64_t parts = (inner + PART - 1) / PART, most = 4096 / (results > 0 ? results : 1);
+/* Parts of so many reduced elements follow from sizes alone, so sums do not depend on the device they are made on. */
+static int64_t parts_for(int64_t results, int64_t inner, int64_t part) {
+    int64_t parts = (inner + part - 1) / part, most = MOST_PARTS / (results > 0 ? results : 1);
     return parts < 1 || most < 1 ? 1 : parts < most ? parts : most;
 }
 
@@ -45,24 +45,42 @@ static bool by_columns(const ac_gpu_reduce *a) {
     return last >= 4 && a->kept.stride[a->kept.n - 1] < a->inner.stride[a->inner.n - 1];
 }
 
+/* Whether `along` goes through runs of four neighbours, on boundaries of 16 bytes, wherever `across` begins them. */
+static bool in_runs(const ac_gpu_reduce *a, const ac_space *along, const ac_space *across) {
+    int last = along->n - 1;
+    bool runs = ac_gpu_aligned(a->x.data) && ac_gpu_is_bulk((ac_dtype)a->x.dtype) && along->stride[last] == 1;
+    for (int k = 0; k < last; k++) runs = runs && along->stride[k] % RUN == 0;
+    for (int k = 0; k < across->n; k++) runs = runs && across->stride[k] % RUN == 0;
+    return runs && (last == 0 || along->size[last] % RUN == 0);
+}
+
+/* Threads that take so many values: what is short shares a warp, or a block. */
+static int32_t group_for(int64_t n) { return n <= 8 ? 1 : n <= 64 ? 8 : n <= 1024 ? WIDE : AC_GPU_THREADS; }
+
+static int join_parts(ac_device d, ac_gpu_reduce *a, ac_fold fold, int opmath) {
+    a->group = group_for(a->parts);
+    int64_t blocks = (a->kept.numel + AC_GPU_THREADS / a->group - 1) / (AC_GPU_THREADS / a->group);
+    return ac_gpu_launch(d, kernel(JOIN, fold, opmath), blocks, AC_GPU_THREADS / 32 * 8, a);
+}
+
 static int reduce(ac_device d, ac_gpu_reduce *a, ac_fold fold, int opmath) {
     bool columns = by_columns(a);
-    int64_t jobs = columns ? (a->kept.numel + WIDE - 1) / WIDE : a->kept.numel;
     if (a->kept.numel == 0) return 0;
-    a->parts = parts_for(jobs, columns ? a->inner.numel * 8 : a->inner.numel);
-    a->vector = !columns && a->inner.n == 1 && a->inner.stride[0] == 1 && ac_gpu_aligned(a->x.data) &&
-                ac_gpu_is_bulk((ac_dtype)a->x.dtype);
-    for (int k = 0; k < a->kept.n; k++) a->vector = a->vector && a->kept.stride[k] % 8 == 0;
+    a->vector = columns ? in_runs(a, &a->kept, &a->inner) && a->kept.numel % RUN == 0 : in_runs(a, &a->inner, &a->kept);
+    int64_t wide = WIDE * (a->vector && opmath == AC_OPMATH_F32 ? RUN : 1);
+    int64_t jobs = columns ? (a->kept.numel + wide - 1) / wide : a->kept.numel;
+    a->parts = parts_for(jobs, a->inner.numel, columns ? COLUMN_PART : PART);
     ac_gpu_block *room = NULL;
     if (a->parts > 1) {
         room = ac_gpu_alloc(d, a->parts * a->kept.numel * 8);
         if (!room) return -1;
         a->partial = ac_gpu_address(room);
     }
-    size_t shared = columns ? AC_GPU_THREADS * 8 : AC_GPU_THREADS / 32 * 8;
-    int failed = ac_gpu_launch(d, kernel(columns ? COLUMNS : ROWS, fold, opmath), jobs * a->parts, shared, a);
-    if (!failed && a->parts > 1)
-        failed = ac_gpu_launch(d, kernel(JOIN, fold, opmath), ac_gpu_blocks(d, a->kept.numel, 1), 0, a);
+    a->group = columns || a->parts > 1 ? AC_GPU_THREADS : group_for(a->inner.numel);
+    int64_t blocks = (jobs * a->parts + AC_GPU_THREADS / a->group - 1) / (AC_GPU_THREADS / a->group);
+    size_t shared = columns ? AC_GPU_THREADS * 8 * RUN : AC_GPU_THREADS / 32 * 8;
+    int failed = ac_gpu_launch(d, kernel(columns ? COLUMNS : ROWS, fold, opmath), blocks, shared, a);
+    if (!failed && a->parts > 1) failed = join_parts(d, a, fold, opmath);
     ac_gpu_free(room);
     return failed;
 }

@@ -1,7 +1,7 @@
-/* Reduction kernels. By rows, where the reduced dimension is closest in memory: a block computes one result, or a
- * part of one. By columns, where a kept dimension is closest: 32 neighbours side by side, 8 threads deep. A second
- * launch joins the parts in order, so sums never depend on timing. Threads sum in the opmath type and join in double.
- */
+/* Reduction kernels. By rows, where the reduced dimension is closest in memory: a group of threads computes one result,
+ * or a part of one; short rows share a block. By columns, where a kept dimension is closest: 32 neighbours (or runs of
+ * four) side by side, 8 threads deep. A second launch joins the parts in order, so sums never depend on timing. Threads
+ * sum in the opmath type and join in double. */
 #include "cuda/device.cuh"
 
 struct Total {
@@ -86,89 +86,143 @@ DEV R fold_elements(const ac_gpu_reduce &a, int64_t base, R p, int64_t first, in
     return acc;
 }
 
+/* What a thread of a group takes of a part. */
 template <class R, class Fold> struct Range {
     DEV_METHOD static R fold(const ac_gpu_reduce &a, int64_t base, R p, int64_t begin, int64_t end) {
-        return fold_elements<R, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
+        return fold_elements<R, Fold>(a, base, p, begin + threadIdx.x % a.group, a.group, end);
     }
 };
+enum { RUN = 4, IN_FLIGHT = 4 };
 /* By runs of neighbours where they are; the thread whose run is cut short by the end takes what is there. */
 template <class Fold> struct Range<float, Fold> {
     DEV_METHOD static float fold(const ac_gpu_reduce &a, int64_t base, float p, int64_t begin, int64_t end) {
-        constexpr int V = 8;
-        if (!a.vector) return fold_elements<float, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
+        int own = threadIdx.x % a.group, step = a.group * RUN;
+        if (!a.vector) return fold_elements<float, Fold>(a, base, p, begin + own, a.group, end);
         Fold fold;
-        float acc[V], x[V];
-        EACH_OF(V) acc[j] = Fold::template start<float>();
-        int64_t i = begin + (int64_t)threadIdx.x * V;
-        for (; i + V <= end; i += AC_GPU_THREADS * V) {
-            load_run<V>(a.x.data, a.x.dtype, base + i, x);
-            EACH_OF(V) acc[j] = fold(acc[j], Fold::template map<float>(x[j], p));
+        float acc[RUN], x[IN_FLIGHT][RUN];
+        EACH_OF(RUN) acc[j] = Fold::template start<float>();
+        int64_t i = begin + own * RUN, at[IN_FLIGHT];
+        for (; i + (IN_FLIGHT - 1) * step + RUN <= end; i += IN_FLIGHT * step) {
+            for (int u = 0; u < IN_FLIGHT; u++) at[u] = base + space_offset(a.inner, i + u * step);
+            load_runs<IN_FLIGHT, RUN>(a.x.data, a.x.dtype, at, x);
+#pragma unroll
+            for (int u = 0; u < IN_FLIGHT; u++)
+                EACH_OF(RUN) acc[j] = fold(acc[j], Fold::template map<float>(x[u][j], p));
         }
-        for (int half = V / 2; half; half /= 2)
+        for (; i + RUN <= end; i += step) {
+            load_run<RUN>(a.x.data, a.x.dtype, base + space_offset(a.inner, i), x[0]);
+            EACH_OF(RUN) acc[j] = fold(acc[j], Fold::template map<float>(x[0][j], p));
+        }
+        for (int half = RUN / 2; half; half /= 2)
             for (int j = 0; j < half; j++) acc[j] = fold(acc[j], acc[j + half]);
         return fold(acc[0], fold_elements<float, Fold>(a, base, p, i, 1, end));
     }
 };
 
+/* body(job, first) for jobs that groups of threads take; all threads of a block go round together, and a group without
+ * a job works on the last one, and writes nothing. */
+template <class F> DEV void each_group(const ac_gpu_reduce &a, int64_t jobs, F body) {
+    int64_t groups = AC_GPU_THREADS / a.group, own = threadIdx.x / a.group;
+    for (int64_t first = blockIdx.x * groups; first < jobs; first += gridDim.x * groups) {
+        bool has_job = first + own < jobs;
+        body(has_job ? first + own : jobs - 1, has_job && threadIdx.x % a.group == 0);
+    }
+}
+
 template <class R, class Fold> DEV void reduce_rows(const ac_gpu_reduce &a) {
     typedef typename accumulator_of<R>::wide W;
-    int64_t jobs = a.kept.numel * a.parts;
-    for (int64_t job = blockIdx.x; job < jobs; job += gridDim.x) {
-        int64_t part = job / a.kept.numel, o = job % a.kept.numel, begin, end;
+    each_group(a, a.kept.numel * a.parts, [&](int64_t job, bool first) {
+        int64_t part = quotient(job, a.kept.numel), o = job - part * a.kept.numel, begin, end;
         part_of(a, part, &begin, &end);
         R p = a.each ? (R)a.each[o] : (R)a.p;
         W t = (W)Range<R, Fold>::fold(a, space_offset(a.kept, o), p, begin, end);
-        t = block_join(t, Fold());
-        if (threadIdx.x != 0) continue;
+        t = group_join(a.group, t, (W *)ac_shared_memory, Fold());
+        if (!first) return;
         if (a.parts > 1) ((W *)a.partial)[job] = t;
         else finish(a, o, t);
-    }
+    });
 }
 
 enum { WIDE = 32, DEEP = AC_GPU_THREADS / WIDE };
 
-template <class R, class Fold> DEV void reduce_columns(const ac_gpu_reduce &a) {
-    typedef typename accumulator_of<R>::wide W;
-    W *room = (W *)ac_shared_memory;
-    Fold fold;
-    int column = threadIdx.x % WIDE, deep = threadIdx.x / WIDE;
-    int64_t blocks = (a.kept.numel + WIDE - 1) / WIDE;
-    for (int64_t job = blockIdx.x; job < blocks * a.parts; job += gridDim.x) {
-        int64_t part = job / blocks, o = job % blocks * WIDE + column, begin, end;
-        part_of(a, part, &begin, &end);
-        R t = Fold::template start<R>(), p = (R)a.p;
-        if (o < a.kept.numel) {
-            int64_t base = space_offset(a.kept, o);
-            if (a.each) p = (R)a.each[o];
-            for (int64_t i = begin + deep; i < end; i += DEEP)
-                t = fold(t, Fold::template map<R>(load<R>(a.x, base + space_offset(a.inner, i)), p));
+/* The totals of V columns from `o` on that a thread of eight finds, over [begin, end). */
+template <class R, class Fold, int V> struct Column {
+    DEV_METHOD static void fold(const ac_gpu_reduce &a, int64_t o, int64_t begin, int64_t end, R *t) {
+        Fold fold;
+        int64_t base = space_offset(a.kept, o);
+        R p = a.each ? (R)a.each[o] : (R)a.p;
+        for (int64_t i = begin; i < end; i += DEEP)
+            *t = fold(*t, Fold::template map<R>(load<R>(a.x, base + space_offset(a.inner, i)), p));
+    }
+};
+template <class Fold> struct Column<float, Fold, RUN> {
+    DEV_METHOD static void fold(const ac_gpu_reduce &a, int64_t o, int64_t begin, int64_t end, float *t) {
+        Fold fold;
+        int64_t base = space_offset(a.kept, o), i = begin, at[IN_FLIGHT];
+        float x[IN_FLIGHT][RUN], p[RUN];
+        EACH_OF(RUN) p[j] = a.each ? (float)a.each[o + j] : (float)a.p;
+        for (; i + (IN_FLIGHT - 1) * DEEP < end; i += IN_FLIGHT * DEEP) {
+            for (int u = 0; u < IN_FLIGHT; u++) at[u] = base + space_offset(a.inner, i + u * DEEP);
+            load_runs<IN_FLIGHT, RUN>(a.x.data, a.x.dtype, at, x);
+#pragma unroll
+            for (int u = 0; u < IN_FLIGHT; u++)
+                EACH_OF(RUN) t[j] = fold(t[j], Fold::template map<float>(x[u][j], p[j]));
         }
-        __syncthreads();
-        room[threadIdx.x] = (W)t;
-        __syncthreads();
-        if (deep == 0 && o < a.kept.numel) {
-            W total = room[column];
-            for (int d = 1; d < DEEP; d++) total = fold(total, room[d * WIDE + column]);
-            if (a.parts > 1) ((W *)a.partial)[part * a.kept.numel + o] = total;
-            else finish(a, o, total);
+        for (; i < end; i += DEEP) {
+            load_run<RUN>(a.x.data, a.x.dtype, base + space_offset(a.inner, i), x[0]);
+            EACH_OF(RUN) t[j] = fold(t[j], Fold::template map<float>(x[0][j], p[j]));
         }
     }
+};
+
+template <class R, class Fold, int V> DEV void reduce_columns_of(const ac_gpu_reduce &a) {
+    typedef typename accumulator_of<R>::wide W;
+    W *room = (W *)ac_shared_memory; /* [DEEP][WIDE][V] */
+    Fold fold;
+    int column = threadIdx.x % WIDE * V, deep = threadIdx.x / WIDE;
+    int64_t blocks = (a.kept.numel + WIDE * V - 1) / (WIDE * V);
+    for (int64_t job = blockIdx.x; job < blocks * a.parts; job += gridDim.x) {
+        int64_t part = quotient(job, blocks), left = (job - part * blocks) * WIDE * V, begin, end;
+        part_of(a, part, &begin, &end);
+        R t[V];
+        EACH_OF(V) t[j] = Fold::template start<R>();
+        if (left + column < a.kept.numel) Column<R, Fold, V>::fold(a, left + column, begin + deep, end, t);
+        __syncthreads();
+        EACH_OF(V) room[threadIdx.x * V + j] = (W)t[j];
+        __syncthreads();
+        int64_t o = left + threadIdx.x;
+        if (threadIdx.x >= WIDE * V || o >= a.kept.numel) continue;
+        W total = room[threadIdx.x];
+        for (int d = 1; d < DEEP; d++) total = fold(total, room[d * WIDE * V + threadIdx.x]);
+        if (a.parts > 1) ((W *)a.partial)[part * a.kept.numel + o] = total;
+        else finish(a, o, total);
+    }
 }
+template <class R, class Fold> struct Columns {
+    DEV_METHOD static void reduce(const ac_gpu_reduce &a) { reduce_columns_of<R, Fold, 1>(a); }
+};
+template <class Fold> struct Columns<float, Fold> {
+    DEV_METHOD static void reduce(const ac_gpu_reduce &a) {
+        if (a.vector) reduce_columns_of<float, Fold, RUN>(a);
+        else reduce_columns_of<float, Fold, 1>(a);
+    }
+};
 
 template <class R, class Fold> DEV void reduce_join(const ac_gpu_reduce &a) {
     typedef typename accumulator_of<R>::wide W;
     Fold fold;
-    for (int64_t o = thread_index(); o < a.kept.numel; o += thread_count()) {
-        W total = ((const W *)a.partial)[o];
-        for (int64_t part = 1; part < a.parts; part++)
+    each_group(a, a.kept.numel, [&](int64_t o, bool first) {
+        W total = Fold::template start<W>();
+        for (int64_t part = threadIdx.x % a.group; part < a.parts; part += a.group)
             total = fold(total, ((const W *)a.partial)[part * a.kept.numel + o]);
-        finish(a, o, total);
-    }
+        total = group_join(a.group, total, (W *)ac_shared_memory, fold);
+        if (first) finish(a, o, total);
+    });
 }
 
 #define OPMATH(name, Fold, R, opmath)                                                                                  \
     AC_KERNEL(ac_rows_##name##_##opmath, ac_gpu_reduce) { reduce_rows<R, Fold>(a); }                                   \
-    AC_KERNEL(ac_columns_##name##_##opmath, ac_gpu_reduce) { reduce_columns<R, Fold>(a); }                             \
+    AC_KERNEL(ac_columns_##name##_##opmath, ac_gpu_reduce) { Columns<R, Fold>::reduce(a); }                            \
     AC_KERNEL(ac_join_##name##_##opmath, ac_gpu_reduce) { reduce_join<R, Fold>(a); }
 #define REDUCTION(name, Fold)                                                                                          \
     OPMATH(name, Fold, float, f32) OPMATH(name, Fold, double, f64) OPMATH(name, Fold, int64_t, i64)

@@ -1,4 +1,4 @@
-/* Softmax and its relatives, layer norm and batch norm on a GPU: the host side of rows.cu. */
+/* Softmax and its relatives, and layer norm, on a GPU: the host side of rows.cu. */
 #include "cuda/gpu.h"
 
 #include "shared/tensor_iter.h"
@@ -156,15 +156,13 @@ int ac_cuda_layer_norm(const ac_run *r) {
 
 /* Parts of the columns' sums follow from sizes alone. */
 static int column_sums(const ac_run *r, ac_tensor *const *in, int64_t rows, int64_t n) {
-    static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_norm_columns"};
+    enum { PART = 128, MOST_BLOCKS = 2048, SUM_BYTES = 2 * AC_GPU_THREADS * 8, FOUR = 4 };
+    static ac_gpu_kernel sums[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_norm_columns_f32"},
+                                    {.image = AC_IMAGE_ROWS, .name = "ac_norm_columns_f64"}};
     static ac_gpu_kernel joined = {.image = AC_IMAGE_ROWS, .name = "ac_norm_columns_join"};
     ac_device d = ac_run_device(r);
-    int64_t blocks = (n + 31) / 32, parts = rows / 64;
-    if (parts * blocks > 2048) parts = 2048 / blocks;
-    if (parts < 1) parts = 1;
     ac_gpu_columns c = {.rows = rows,
                         .n = n,
-                        .parts = parts,
                         .g = ac_gpu_ref_of(in[0]),
                         .x = ac_gpu_ref_of(in[1]),
                         .mean = ac_gpu_ref_of(in[2]),
@@ -172,11 +170,17 @@ static int column_sums(const ac_run *r, ac_tensor *const *in, int64_t rows, int6
                         .dweight = ac_gpu_ref_of(r->out[1]),
                         .dbias = ac_gpu_ref_of(r->out[2])};
     if (n == 0) return 0;
-    ac_gpu_block *room = ac_gpu_alloc(d, parts * 2 * n * 8);
+    c.vector = n % FOUR == 0;
+    for (int k = 0; k < 2; k++) c.vector = c.vector && ac_gpu_is_bulk(in[k]->dtype) && ac_gpu_aligned(ac_data(in[k]));
+    int64_t wide = WARP * (c.vector ? FOUR : 1), blocks = (n + wide - 1) / wide;
+    c.parts = rows / PART;
+    if (c.parts * blocks > MOST_BLOCKS) c.parts = MOST_BLOCKS / blocks;
+    if (c.parts < 1) c.parts = 1;
+    ac_gpu_block *room = ac_gpu_alloc(d, c.parts * 2 * n * 8);
     if (!room) return -1;
     c.partial = ac_gpu_address(room);
-    int failed = ac_gpu_launch(d, &sums, blocks * parts, 2 * AC_GPU_THREADS * 8, &c);
-    if (!failed) failed = ac_gpu_launch(d, &joined, ac_gpu_blocks(d, n, 1), 0, &c);
+    int failed = ac_gpu_launch(d, &sums[ac_gpu_opmath(in[1]->dtype)], blocks * c.parts, FOUR * SUM_BYTES, &c);
+    if (!failed) failed = ac_gpu_launch(d, &joined, (n + WARP - 1) / WARP, SUM_BYTES, &c);
     ac_gpu_free(room);
     return failed;
 }
@@ -198,114 +202,12 @@ int ac_cuda_layer_norm_backward(const ac_run *r) {
     return failed;
 }
 
-/* -- batch norm, group norm ----------------------------------------------------------------------------- */
-
-/* Where sets begin in t, and where the values of one lie. */
-static void lay_sets(const ac_gpu_channels *c, const ac_tensor *t, ac_space *sets, ac_space *positions) {
-    ac_tensor group = *t; /* one set */
-    if (!c->groups) {
-        *sets = ac_space_of(t, 1u << 1), *positions = ac_space_of(t, ((1u << t->ndim) - 1) & ~2u);
-        return;
-    }
-    *sets = (ac_space){2, c->batch * c->groups, {c->batch, c->groups}, {t->strides[0], c->depth * t->strides[1]}};
-    group.shape[1] = c->depth;
-    *positions = ac_space_of(&group, ((1u << t->ndim) - 1) & ~1u);
-}
-
-static ac_gpu_channels channels_of(const ac_tensor *x, int64_t groups) {
-    ac_gpu_channels c = {.batch = x->shape[0], .channels = x->shape[1], .inner = 1, .x = ac_gpu_ref_of(x)};
-    c.groups = groups, c.depth = groups ? c.channels / groups : 1;
-    for (int d = 2; d < x->ndim; d++) c.inner *= x->shape[d];
-    lay_sets(&c, x, &c.x_sets, &c.x_positions);
-    return c;
-}
-
-static int64_t stride_of(const ac_tensor *t) { return t ? t->strides[0] : 0; }
-
-/* A block for each of `sets`, then a thread for each value. */
-static int run_channels(ac_device d, ac_gpu_kernel *sums, int64_t sets, ac_gpu_kernel *each, const ac_gpu_channels *c) {
-    if (sets) AC_TRY(ac_gpu_launch(d, sums, sets, ROOM_BYTES, c));
-    int64_t n = c->batch * c->channels * c->inner;
-    return n && each ? ac_gpu_launch(d, each, ac_gpu_blocks(d, n, 1), 0, c) : 0;
-}
-
-static int run_forward(const ac_run *r, ac_gpu_channels *c, const ac_tensor *weight, const ac_tensor *bias) {
-    static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_channel_statistics"};
-    static ac_gpu_kernel each[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize_f32"},
-                                    {.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize_f64"}};
-    c->weight = ac_gpu_ref_of(weight), c->bias = ac_gpu_ref_of(bias);
-    c->weight_stride = stride_of(weight), c->bias_stride = stride_of(bias);
-    c->y = ac_gpu_ref_of(r->out[0]), c->mean = ac_gpu_ref_of(r->out[1]), c->rstd = ac_gpu_ref_of(r->out[2]);
-    return run_channels(ac_run_device(r), &sums, c->groups ? c->batch * c->groups : c->channels,
-                        &each[ac_gpu_opmath((ac_dtype)c->x.dtype)], c);
-}
-
-int ac_cuda_batch_norm(const ac_run *r) {
-    ATTRS(batch_norm);
-    ac_gpu_channels c = channels_of(r->in[0], 0);
-    c.running_mean = ac_gpu_ref_of(r->in[1]), c.running_var = ac_gpu_ref_of(r->in[2]);
-    c.mean_stride = stride_of(r->in[1]), c.var_stride = stride_of(r->in[2]);
-    c.training = a->training != 0, c.momentum = a->momentum, c.eps = a->eps;
-    return run_forward(r, &c, r->in[3], r->in[4]);
-}
-
-int ac_cuda_group_norm(const ac_run *r) {
-    ATTRS(group_norm);
-    ac_gpu_channels c = channels_of(r->in[0], a->num_groups);
-    c.training = 1, c.eps = a->eps;
-    return run_forward(r, &c, r->in[1], r->in[2]);
-}
-
-/* g, x, mean, rstd, weight give dx, dweight, dbias. */
-static int run_backward(const ac_run *r, ac_gpu_channels *c) {
-    static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_channel_gradients"};
-    static ac_gpu_kernel groups = {.image = AC_IMAGE_ROWS, .name = "ac_group_gradients"};
-    static ac_gpu_kernel each[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_channel_backward_f32"},
-                                    {.image = AC_IMAGE_ROWS, .name = "ac_channel_backward_f64"}};
-    const ac_tensor *g = r->in[0], *weight = r->in[4];
-    ac_device d = ac_run_device(r);
-    ac_tensor *mean = ac_gpu_contiguous(r->in[2]), *rstd = mean ? ac_gpu_contiguous(r->in[3]) : NULL;
-    ac_gpu_block *room = NULL;
-    int failed = rstd ? 0 : -1;
-    if (!failed && c->groups) failed = (room = ac_gpu_alloc(d, 16 * c->batch * c->groups + 1)) ? 0 : -1;
-    if (!failed) {
-        lay_sets(c, g, &c->g_sets, &c->g_positions);
-        c->g = ac_gpu_ref_of(g), c->mean = ac_gpu_ref_of(mean), c->rstd = ac_gpu_ref_of(rstd);
-        c->weight = ac_gpu_ref_of(weight), c->weight_stride = stride_of(weight);
-        c->y = ac_gpu_ref_of(r->out[0]), c->dweight = ac_gpu_ref_of(r->out[1]), c->dbias = ac_gpu_ref_of(r->out[2]);
-        c->sums = room ? ac_gpu_address(room) : NULL;
-        if (room) failed = run_channels(d, &groups, c->batch * c->groups, NULL, c);
-    }
-    if (!failed) failed = run_channels(d, &sums, c->channels, &each[ac_gpu_opmath((ac_dtype)c->x.dtype)], c);
-    ac_gpu_free(room);
-    ac_tensor_clear(&rstd);
-    ac_tensor_clear(&mean);
-    return failed;
-}
-
-int ac_cuda_batch_norm_backward(const ac_run *r) {
-    ATTRS(training);
-    ac_gpu_channels c = channels_of(r->in[1], 0);
-    c.training = a->training != 0;
-    return run_backward(r, &c);
-}
-
-int ac_cuda_group_norm_backward(const ac_run *r) {
-    ATTRS(num_groups);
-    ac_gpu_channels c = channels_of(r->in[1], a->num_groups);
-    return run_backward(r, &c);
-}
-
-/* -- attention and recurrent layers: the parts do it (compose_product.c, compose_recurrent.c); nobody calls these rows
- * on a GPU but by hand
+/* -- attention's gradient and recurrent layers: the parts do it (grad_windows.c, compose_recurrent.c); nobody calls
+ * these rows on a GPU but by hand
  * -------------------------------------------------------------------------------------------------- */
 
 static int by_parts(void) {
     return ac_fail(AC_RUNTIME, "this row is the CPU's; what calls it puts its parts together on a GPU");
-}
-int ac_cuda_fused_attention(const ac_run *r) {
-    (void)r;
-    return by_parts();
 }
 int ac_cuda_fused_attention_backward(const ac_run *r) {
     (void)r;

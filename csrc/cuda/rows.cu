@@ -1,6 +1,7 @@
 /* Operators on rows: softmax and its relatives, layer norm. a.group threads compute a row: a warp for short rows (8
  * rows a block), the whole block for long ones. A row that fits is read once and kept in shared memory; each thread
- * reads again only what it wrote itself. */
+ * reads again only what it wrote itself. Softmax of a row that does not fit reads it twice: the largest value and the
+ * sum of exponentials take one read (Milakov and Gimelshein 2018). */
 #include "cuda/device.cuh"
 
 /* An element of a row, and where it is kept: what neighbouring threads keep at a time lies side by side, so that
@@ -9,6 +10,10 @@ struct Element {
     int64_t i;
     uint32_t slot;
 };
+
+template <class R> struct Row;
+template <int INPUTS, class F> DEV void put(const Row<double> &row, F f);
+template <int INPUTS, class F> DEV void put(const Row<float> &row, F f);
 
 /* The elements of a row that this thread owns, in the same order in every pass. */
 template <class R> struct Row {
@@ -59,8 +64,12 @@ template <class R> struct Row {
                 }
             });
     }
-    /* result[i] = f(element) */
-    template <class F> DEV_METHOD void write(F f) const { put(*this, f); }
+    /* what later passes want of input k, where it is kept */
+    DEV_METHOD void fetch(int k) const {
+        if (a.cached) first(k, [](Element, R) {});
+    }
+    /* result[i] = f(element, values of INPUTS inputs) */
+    template <int INPUTS, class F> DEV_METHOD void write(F f) const { put<INPUTS>(*this, f); }
 };
 
 template <class R, class F> DEV void read_elements(const Row<R> &row, int k, F f) {
@@ -92,22 +101,30 @@ template <class F> DEV void read(const Row<float> &row, int k, F f) {
     });
 }
 
-template <class R, class F> DEV void put_elements(const Row<R> &row, F f) {
+template <int INPUTS, class R, class F> DEV void put_elements(const Row<R> &row, F f) {
     int64_t base = space_offset(row.a.out.kept, row.r);
-    row.each_element([&](Element p) { store_real<R>(row.a.out.ref, base + space_offset(row.a.out.inner, p.i), f(p)); });
+    row.each_element([&](Element p) {
+        R y = f(p, row.value(0, p), INPUTS > 1 ? row.value(1, p) : 0);
+        store_real<R>(row.a.out.ref, base + space_offset(row.a.out.inner, p.i), y);
+    });
 }
-template <class F> DEV void put(const Row<double> &row, F f) { put_elements(row, f); }
-template <class F> DEV void put(const Row<float> &row, F f) {
+template <int INPUTS, class F> DEV void put(const Row<double> &row, F f) { put_elements<INPUTS>(row, f); }
+template <int INPUTS, class F> DEV void put(const Row<float> &row, F f) {
     constexpr int V = Row<float>::V;
     if (!row.a.vector) {
-        put_elements(row, f);
+        put_elements<INPUTS>(row, f);
         return;
     }
-    int64_t base = space_offset(row.a.out.kept, row.r);
+    int64_t base = space_offset(row.a.out.kept, row.r), from[2];
+    for (int k = 0; k < INPUTS; k++) from[k] = space_offset(row.a.in[k].kept, row.r);
     row.each_run([&](int64_t i, uint32_t slot) {
-        float v[V];
-        EACH_OF(V) v[j] = f(Element{i + j, slot + (uint32_t)(j * row.a.group)});
-        store_run<V>(row.a.out.ref.data, row.a.out.ref.dtype, base + i, v);
+        float v[2][V] = {{0}, {0}}, y[V];
+        for (int k = 0; k < INPUTS; k++) {
+            if (!row.a.cached) load_run<V>(row.a.in[k].ref.data, row.a.in[k].ref.dtype, from[k] + i, v[k]);
+            else EACH_OF(V) v[k][j] = row.value(k, Element{i + j, slot + (uint32_t)(j * row.a.group)});
+        }
+        EACH_OF(V) y[j] = f(Element{i + j, slot + (uint32_t)(j * row.a.group)}, v[0][j], v[1][j]);
+        store_run<V>(row.a.out.ref.data, row.a.out.ref.dtype, base + i, y);
     });
 }
 
@@ -130,46 +147,62 @@ template <class R, class V, class Join> DEV V row_join(const Row<R> &row, V v, J
     return group_join(row.a.group, v, (V *)ac_shared_memory, join);
 }
 
-/* A row of -inf alone shifts by -inf and gives nan, as it must. */
-template <class R> DEV R row_top(const Row<R> &row) {
-    R top = (R)-INFINITY;
-    row.first(0, [&](Element, R v) { top = v > top ? v : top; });
-    return row_join(row, top, Larger());
+/* The largest value so far, and the sum of the exponentials of what all are above it. */
+template <class R> struct Exponentials {
+    R top = (R)-INFINITY, part = 0;
+
+    DEV_METHOD void add(R v) {
+        if (v == (R)-INFINITY) return;
+        if (v > top || v != v) part *= exponential(top - v), top = v;
+        part += exponential(v - top);
+    }
+    /* those of the whole row, as a float64 sum */
+    DEV_METHOD double of_row(const Row<R> &row) {
+        R own = top;
+        top = row_join(row, top, Larger());
+        return row_join(row, own == (R)-INFINITY ? 0.0 : (double)(part * exponential(own - top)), Add());
+    }
+};
+template <class R> DEV Exponentials<R> exponentials_of(const Row<R> &row, double *sum) {
+    Exponentials<R> e;
+    row.first(0, [&](Element, R v) { e.add(v); });
+    *sum = e.of_row(row);
+    return e;
 }
 
+/* A row of -inf alone shifts by -inf and gives nan, as it must. A row that is kept takes one exponential a value. */
 template <class R> DEV void softmax(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
-        R top = row_top(row), part = 0;
-        row.again(0, [&](Element p, R v) {
-            R e = exponential(v - top);
-            row.keep(0, p, e); /* instead of the value */
-            part += e;
-        });
-        R scale = (R)(1 / row_join(row, (double)part, Add()));
-        row.write([&](Element p) { return scale * (a.cached ? row.value(0, p) : exponential(row.value(0, p) - top)); });
+        R top = (R)-INFINITY, part = 0;
+        double sum;
+        if (a.cached) {
+            row.first(0, [&](Element, R v) { top = v > top ? v : top; });
+            top = row_join(row, top, Larger());
+            row.again(0, [&](Element p, R v) {
+                R e = exponential(v - top);
+                row.keep(0, p, e); /* instead of the value */
+                part += e;
+            });
+            sum = row_join(row, (double)part, Add());
+        } else top = exponentials_of(row, &sum).top;
+        R scale = (R)(1 / sum);
+        row.template write<1>([&](Element, R v, R) { return scale * (a.cached ? v : exponential(v - top)); });
     });
 }
 
 /* Subtracts in two parts, so that large logits keep their differences. */
 template <class R> DEV void log_softmax(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
-        R top = row_top(row), part = 0;
-        row.again(0, [&](Element, R v) { part += exponential(v - top); });
-        R rest = (R)log(row_join(row, (double)part, Add()));
-        row.write([&](Element p) { return (row.value(0, p) - top) - rest; });
+        double sum;
+        R top = exponentials_of(row, &sum).top, rest = (R)log(sum);
+        row.template write<1>([&](Element, R v, R) { return (v - top) - rest; });
     });
 }
 
 template <class R> DEV void logsumexp(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
-        R top = (R)-INFINITY, part = 0;
-        row.first(0, [&](Element, R v) { top = Larger()(top, v); });
-        top = row_join(row, top, Larger());
-        R shift = top - top == 0 ? top : 0; /* infinities and nan stand as they are */
-        row.again(0, [&](Element, R v) { part += exponential(v - shift); });
-        double total = row_join(row, (double)part, Add());
-        double result = shift == top ? (double)top + log(total) : total != total ? total : (double)top;
-        if (row.is_first()) store_real<double>(a.out.ref, row.r, a.n > 0 ? result : (double)-INFINITY);
+        double sum, top = (double)exponentials_of(row, &sum).top; /* infinities and nan stand as they are */
+        if (row.is_first()) store_real<double>(a.out.ref, row.r, top - top == 0 ? top + log(sum) : top);
     });
 }
 
@@ -177,10 +210,10 @@ template <class R> DEV void logsumexp(const ac_gpu_rows &a) {
 template <class R> DEV void softmax_backward(const ac_gpu_rows &a) {
     each_row<R>(a, 2, [&](const Row<R> &row) {
         R part = 0;
-        row.first(0, [&](Element, R) {});
+        row.fetch(0);
         row.first(1, [&](Element p, R y) { part += row.value(0, p) * y; });
         R along = (R)row_join(row, (double)part, Add());
-        row.write([&](Element p) { return row.value(1, p) * (row.value(0, p) - along); });
+        row.template write<2>([&](Element, R g, R y) { return y * (g - along); });
     });
 }
 
@@ -188,9 +221,9 @@ template <class R> DEV void log_softmax_backward(const ac_gpu_rows &a) {
     each_row<R>(a, 2, [&](const Row<R> &row) {
         R part = 0;
         row.first(0, [&](Element, R g) { part += g; });
-        row.first(1, [&](Element, R) {});
+        row.fetch(1);
         R total = (R)row_join(row, (double)part, Add());
-        row.write([&](Element p) { return row.value(0, p) - exponential(row.value(1, p)) * total; });
+        row.template write<2>([&](Element, R g, R y) { return g - exponential(y) * total; });
     });
 }
 
@@ -208,8 +241,8 @@ template <class R> DEV void layer_norm(const ac_gpu_rows &a) {
             store_real<double>(a.mean, row.r, mean);
             store_real<double>(a.rstd, row.r, rstd);
         }
-        row.write([&](Element p) {
-            R y = (row.value(0, p) - m) * s;
+        row.template write<1>([&](Element p, R x, R) {
+            R y = (x - m) * s;
             if (a.weight.data) y *= load_real<R>(a.weight, p.i);
             return a.bias.data ? y + load_real<R>(a.bias, p.i) : y;
         });
@@ -220,17 +253,15 @@ template <class R> DEV void layer_norm(const ac_gpu_rows &a) {
 template <class R> DEV void layer_norm_backward(const ac_gpu_rows &a) {
     each_row<R>(a, 2, [&](const Row<R> &row) {
         R m = load_real<R>(a.mean, row.r), s = load_real<R>(a.rstd, row.r), sum = 0, dot = 0;
-        auto weighted = [&](Element p) {
-            return a.weight.data ? row.value(0, p) * load_real<R>(a.weight, p.i) : row.value(0, p);
-        };
-        row.first(0, [&](Element, R) {});
+        auto weighted = [&](Element p, R g) { return a.weight.data ? g * load_real<R>(a.weight, p.i) : g; };
+        row.fetch(0);
         row.first(1, [&](Element p, R x) {
-            R gw = weighted(p);
+            R gw = weighted(p, row.value(0, p));
             sum += gw, dot += gw * ((x - m) * s);
         });
         R m1 = (R)(row_join(row, (double)sum, Add()) / (double)a.n),
           m2 = (R)(row_join(row, (double)dot, Add()) / (double)a.n);
-        row.write([&](Element p) { return s * (weighted(p) - m1 - (row.value(1, p) - m) * s * m2); });
+        row.template write<2>([&](Element p, R g, R x) { return s * (weighted(p, g) - m1 - (x - m) * s * m2); });
     });
 }
 
@@ -247,154 +278,78 @@ ROWS(layer_norm_backward)
 
 /* -- the gradients of layer norm's weight and bias: sums down the columns, in parts ----------------- */
 
-enum { WIDE = 32, DEEP = AC_GPU_THREADS / WIDE };
+enum { WIDE = 32, DEEP = AC_GPU_THREADS / WIDE, RUN = 4 };
 
-AC_KERNEL(ac_norm_columns, ac_gpu_columns) {
-    double *room = (double *)ac_shared_memory; /* [2][threads] */
-    int lane = threadIdx.x % WIDE, deep = threadIdx.x / WIDE;
-    int64_t blocks = (a.n + WIDE - 1) / WIDE, each = (a.rows + a.parts - 1) / a.parts;
-    for (int64_t job = blockIdx.x; job < blocks * a.parts; job += gridDim.x) {
-        int64_t part = job / blocks, j = job % blocks * WIDE + lane;
-        int64_t end = (part + 1) * each < a.rows ? (part + 1) * each : a.rows;
-        double dw = 0, db = 0;
-        for (int64_t i = part * each + deep; j < a.n && i < end; i += DEEP) {
-            double g = load_real<double>(a.g, i * a.n + j), x = load_real<double>(a.x, i * a.n + j);
-            dw += g * ((x - load_real<double>(a.mean, i)) * load_real<double>(a.rstd, i)), db += g;
+/* A thread's rows, every eighth of [i, end): dw += g * xhat and db += g of V columns from j on. */
+template <class R, int V> struct Columns {
+    DEV_METHOD static void add(const ac_gpu_columns &a, int64_t j, int64_t i, int64_t end, R *dw, R *db) {
+        for (; i < end; i += DEEP) {
+            R g = load_real<R>(a.g, i * a.n + j), x = load_real<R>(a.x, i * a.n + j);
+            *dw += g * ((x - load_real<R>(a.mean, i)) * load_real<R>(a.rstd, i)), *db += g;
         }
+    }
+};
+template <> struct Columns<float, RUN> {
+    DEV_METHOD static void add(const ac_gpu_columns &a, int64_t j, int64_t i, int64_t end, float *dw, float *db) {
+        constexpr int U = 4; /* rows in flight */
+        for (; i < end; i += U * DEEP) {
+            int64_t at[U];
+            float g[U][RUN], x[U][RUN];
+            for (int u = 0; u < U; u++) at[u] = (i + u * DEEP < end ? i + u * DEEP : i) * a.n + j;
+            load_runs<U, RUN>(a.g.data, a.g.dtype, at, g);
+            load_runs<U, RUN>(a.x.data, a.x.dtype, at, x);
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                if (i + u * DEEP >= end) continue;
+                float mean = load_real<float>(a.mean, i + u * DEEP), rstd = load_real<float>(a.rstd, i + u * DEEP);
+                EACH_OF(RUN) dw[j] += g[u][j] * ((x[u][j] - mean) * rstd), db[j] += g[u][j];
+            }
+        }
+    }
+};
+
+template <class R, int V> DEV void norm_columns(const ac_gpu_columns &a) {
+    double *room = (double *)ac_shared_memory; /* [DEEP][WIDE][V], of dw and of db */
+    int column = threadIdx.x % WIDE * V, deep = threadIdx.x / WIDE, behind = AC_GPU_THREADS * V;
+    int64_t blocks = (a.n + WIDE * V - 1) / (WIDE * V), each = (a.rows + a.parts - 1) / a.parts;
+    for (int64_t job = blockIdx.x; job < blocks * a.parts; job += gridDim.x) {
+        int64_t part = quotient(job, blocks), left = (job - part * blocks) * WIDE * V;
+        int64_t end = (part + 1) * each < a.rows ? (part + 1) * each : a.rows;
+        R dw[V] = {0}, db[V] = {0};
+        if (left + column < a.n) Columns<R, V>::add(a, left + column, part * each + deep, end, dw, db);
+        __syncthreads();
+        EACH_OF(V) room[threadIdx.x * V + j] = (double)dw[j], room[behind + threadIdx.x * V + j] = (double)db[j];
+        __syncthreads();
+        int64_t j = left + threadIdx.x;
+        if (threadIdx.x >= WIDE * V || j >= a.n) continue;
+        double w = 0, b = 0;
+        for (int d = 0; d < DEEP; d++)
+            w += room[d * WIDE * V + threadIdx.x], b += room[behind + d * WIDE * V + threadIdx.x];
+        a.partial[(part * 2) * a.n + j] = w, a.partial[(part * 2 + 1) * a.n + j] = b;
+    }
+}
+AC_KERNEL(ac_norm_columns_f32, ac_gpu_columns) {
+    if (a.vector) norm_columns<float, RUN>(a);
+    else norm_columns<float, 1>(a);
+}
+AC_KERNEL(ac_norm_columns_f64, ac_gpu_columns) { norm_columns<double, 1>(a); }
+
+/* Blocks of 32 columns, eight threads deep along the parts. */
+AC_KERNEL(ac_norm_columns_join, ac_gpu_columns) {
+    double *room = (double *)ac_shared_memory;
+    int deep = threadIdx.x / WIDE;
+    for (int64_t left = (int64_t)blockIdx.x * WIDE; left < a.n; left += (int64_t)gridDim.x * WIDE) {
+        int64_t j = left + threadIdx.x % WIDE;
+        double dw = 0, db = 0;
+        for (int64_t part = deep; j < a.n && part < a.parts; part += DEEP)
+            dw += a.partial[(part * 2) * a.n + j], db += a.partial[(part * 2 + 1) * a.n + j];
         __syncthreads();
         room[threadIdx.x] = dw, room[AC_GPU_THREADS + threadIdx.x] = db;
         __syncthreads();
         if (deep != 0 || j >= a.n) continue;
-        for (int d = 1; d < DEEP; d++) dw += room[d * WIDE + lane], db += room[AC_GPU_THREADS + d * WIDE + lane];
-        a.partial[(part * 2) * a.n + j] = dw, a.partial[(part * 2 + 1) * a.n + j] = db;
-    }
-}
-
-AC_KERNEL(ac_norm_columns_join, ac_gpu_columns) {
-    for (int64_t j = thread_index(); j < a.n; j += thread_count()) {
-        double dw = 0, db = 0;
-        for (int64_t part = 0; part < a.parts; part++) {
-            dw += a.partial[(part * 2) * a.n + j], db += a.partial[(part * 2 + 1) * a.n + j];
-        }
+        for (int d = 1; d < DEEP; d++)
+            dw += room[d * WIDE + threadIdx.x], db += room[AC_GPU_THREADS + d * WIDE + threadIdx.x];
         store_real<double>(a.dweight, j, dw);
         store_real<double>(a.dbias, j, db);
     }
 }
-
-/* -- batch norm and group norm: statistics by a block a set, then elementwise ------------------------ */
-
-/* Value k of set s, in x and in g. */
-template <class R> DEV R x_in(const ac_gpu_channels &a, int64_t s, int64_t k) {
-    return load_real<R>(a.x, space_offset(a.x_sets, s) + space_offset(a.x_positions, k));
-}
-template <class R> DEV R g_in(const ac_gpu_channels &a, int64_t s, int64_t k) {
-    return load_real<R>(a.g, space_offset(a.g_sets, s) + space_offset(a.g_positions, k));
-}
-
-DEV int64_t sets_of(const ac_gpu_channels &a) { return a.groups ? a.batch * a.groups : a.channels; }
-DEV int64_t set_size(const ac_gpu_channels &a) { return a.inner * (a.groups ? a.depth : a.batch); }
-template <class R> DEV R weight_of(const ac_gpu_channels &a, int64_t channel) {
-    return a.weight.data ? load_real<R>(a.weight, channel * a.weight_stride) : (R)1;
-}
-
-/* Which value of which set, and of which channel, result i is. */
-struct position {
-    int64_t channel, set, k;
-};
-DEV position position_of(const ac_gpu_channels &a, int64_t i) {
-    int64_t outer = quotient(i, a.inner), n = quotient(outer, a.channels), channel = outer - n * a.channels;
-    int64_t at = i - outer * a.inner;
-    if (!a.groups) return {channel, channel, n * a.inner + at};
-    int64_t group = channel / a.depth;
-    return {channel, n * a.groups + group, (channel - group * a.depth) * a.inner + at};
-}
-
-AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
-    int64_t count = set_size(a);
-    for (int64_t c = blockIdx.x; c < sets_of(a); c += gridDim.x) {
-        double mean, var;
-        if (a.training) {
-            double sum = 0, squares = 0;
-            for (int64_t k = threadIdx.x; k < count; k += AC_GPU_THREADS) sum += x_in<double>(a, c, k);
-            mean = block_join(sum, Add()) / (double)count;
-            for (int64_t k = threadIdx.x; k < count; k += AC_GPU_THREADS) {
-                double d = x_in<double>(a, c, k) - mean;
-                squares += d * d;
-            }
-            var = block_join(squares, Add()) / (double)count;
-        } else {
-            mean = load_real<double>(a.running_mean, c * a.mean_stride),
-            var = load_real<double>(a.running_var, c * a.var_stride);
-        }
-        if (threadIdx.x != 0) continue;
-        if (count == 0) mean = var = 0; /* an empty batch */
-        store_real<double>(a.mean, c, mean);
-        store_real<double>(a.rstd, c, 1 / sqrt(var + a.eps));
-        if (!a.training || count == 0 || !a.running_mean.data || !a.running_var.data) continue;
-        double keep = 1 - a.momentum, unbiased = var * (double)count / (double)(count - 1);
-        double m = load_real<double>(a.running_mean, c * a.mean_stride),
-               v = load_real<double>(a.running_var, c * a.var_stride);
-        store_real<double>(a.running_mean, c * a.mean_stride, keep * m + a.momentum * mean);
-        store_real<double>(a.running_var, c * a.var_stride, keep * v + a.momentum * unbiased);
-    }
-}
-
-template <class R> DEV void channel_normalize(const ac_gpu_channels &a) {
-    for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
-        position p = position_of(a, i);
-        R y = (x_in<R>(a, p.set, p.k) - load_real<R>(a.mean, p.set)) * load_real<R>(a.rstd, p.set);
-        y *= weight_of<R>(a, p.channel);
-        if (a.bias.data) y += load_real<R>(a.bias, p.channel * a.bias_stride);
-        store_real<R>(a.y, i, y);
-    }
-}
-AC_KERNEL(ac_channel_normalize_f32, ac_gpu_channels) { channel_normalize<float>(a); }
-AC_KERNEL(ac_channel_normalize_f64, ac_gpu_channels) { channel_normalize<double>(a); }
-
-/* The gradients of weight and bias: sums over the images and positions of a channel. */
-AC_KERNEL(ac_channel_gradients, ac_gpu_channels) {
-    for (int64_t c = blockIdx.x; c < a.channels; c += gridDim.x) {
-        double sum = 0, hat = 0;
-        for (int64_t k = threadIdx.x; k < a.batch * a.inner; k += AC_GPU_THREADS) {
-            int64_t n = quotient(k, a.inner);
-            position p = position_of(a, (n * a.channels + c) * a.inner + k - n * a.inner);
-            double g = g_in<double>(a, p.set, p.k), mean = load_real<double>(a.mean, p.set);
-            sum += g, hat += g * (x_in<double>(a, p.set, p.k) - mean) * load_real<double>(a.rstd, p.set);
-        }
-        sum = block_join(sum, Add());
-        hat = block_join(hat, Add());
-        if (threadIdx.x != 0) continue;
-        store_real<double>(a.dweight, c, hat);
-        store_real<double>(a.dbias, c, sum);
-    }
-}
-
-/* The sums of a group: of g w and of g w xhat. */
-AC_KERNEL(ac_group_gradients, ac_gpu_channels) {
-    for (int64_t s = blockIdx.x; s < sets_of(a); s += gridDim.x) {
-        double mean = load_real<double>(a.mean, s), rstd = load_real<double>(a.rstd, s), sum = 0, hat = 0;
-        int64_t first = s % a.groups * a.depth;
-        for (int64_t k = threadIdx.x; k < set_size(a); k += AC_GPU_THREADS) {
-            double g = g_in<double>(a, s, k) * weight_of<double>(a, first + quotient(k, a.inner));
-            sum += g, hat += g * (x_in<double>(a, s, k) - mean) * rstd;
-        }
-        sum = block_join(sum, Add());
-        hat = block_join(hat, Add());
-        if (threadIdx.x == 0) a.sums[2 * s] = sum, a.sums[2 * s + 1] = hat;
-    }
-}
-
-template <class R> DEV void channel_backward(const ac_gpu_channels &a) {
-    R count = (R)set_size(a);
-    for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
-        position p = position_of(a, i);
-        R rstd = load_real<R>(a.rstd, p.set), w = weight_of<R>(a, p.channel), m1 = 0, m2 = 0, hat = 0;
-        if (a.groups || a.training) hat = (x_in<R>(a, p.set, p.k) - load_real<R>(a.mean, p.set)) * rstd;
-        if (a.groups) m1 = (R)a.sums[2 * p.set] / count, m2 = (R)a.sums[2 * p.set + 1] / count;
-        else if (a.training)
-            m1 = w * load_real<R>(a.dbias, p.set) / count, m2 = w * load_real<R>(a.dweight, p.set) / count;
-        store_real<R>(a.y, i, rstd * (w * g_in<R>(a, p.set, p.k) - m1 - hat * m2));
-    }
-}
-AC_KERNEL(ac_channel_backward_f32, ac_gpu_channels) { channel_backward<float>(a); }
-AC_KERNEL(ac_channel_backward_f64, ac_gpu_channels) { channel_backward<double>(a); }

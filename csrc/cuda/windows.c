@@ -11,6 +11,7 @@
 KERNELS(im2col)
 KERNELS(col2im)
 KERNELS(max_pool)
+KERNELS(max_pool_backward)
 KERNELS(resample)
 #undef KERNELS
 
@@ -298,6 +299,22 @@ int ac_cuda_max_pool(const ac_run *r) {
     ac_device d = ac_run_device(r);
     if (values->numel == 0) return 0;
     return ac_gpu_launch(d, &max_pool[ac_gpu_opmath(x->dtype)], ac_gpu_blocks(d, values->numel, 1), 0, &args);
+}
+
+int ac_cuda_max_pool_backward(const ac_run *r) {
+    ATTRS(max_pool_backward);
+    ac_tensor *g = ac_gpu_contiguous(r->in[0]), *indices = g ? ac_gpu_contiguous(r->in[1]) : NULL;
+    ac_tensor *x = r->out[0];
+    ac_device d = ac_run_device(r);
+    ac_gpu_unpool args = {.x = ac_gpu_ref_of(x)};
+    int failed = indices ? ac_max_pool_backward_windows(&args.w, a) : -1;
+    if (!failed && x->numel) {
+        args.g = ac_gpu_ref_of(g), args.indices = ac_data(indices), args.planes = x->numel / ac_product3(args.w.in);
+        failed = ac_gpu_launch(d, &max_pool_backward[ac_gpu_opmath(x->dtype)], ac_gpu_blocks(d, x->numel, 1), 0, &args);
+    }
+    ac_tensor_clear(&indices);
+    ac_tensor_clear(&g);
+    return failed;
 }
 
 int ac_cuda_resample(const ac_run *r) {

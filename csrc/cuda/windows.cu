@@ -72,6 +72,40 @@ AC_KERNEL(ac_max_pool_f32, ac_gpu_pool) { max_pool<float>(a); }
 AC_KERNEL(ac_max_pool_f64, ac_gpu_pool) { max_pool<double>(a); }
 AC_KERNEL(ac_max_pool_i64, ac_gpu_pool) { max_pool<int64_t>(a); }
 
+/* The windows of dimension d that may cover value i: from `first` to `last`. */
+DEV void windows_over(const ac_windows &w, int d, int64_t i, int64_t *first, int64_t *last) {
+    if (w.adaptive) {
+        *first = quotient(i * w.out[d], w.in[d]), *last = quotient((i + 1) * w.out[d] + w.in[d] - 1, w.in[d]) - 1;
+    } else {
+        int64_t end = i + w.padding[d], begin = end - (w.kernel[d] - 1) * w.dilation[d];
+        *first = begin > 0 ? quotient(begin + w.stride[d] - 1, w.stride[d]) : 0, *last = quotient(end, w.stride[d]);
+    }
+    if (*last >= w.out[d]) *last = w.out[d] - 1;
+}
+
+/* Every value of x gathers from the windows that cover it those that took it, always in the same order. */
+template <class R> DEV void max_pool_backward(const ac_gpu_unpool &a) {
+    const ac_windows &w = a.w;
+    int64_t pixels = ac_product3(w.in), positions = ac_product3(w.out), n = a.planes * pixels;
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
+        int64_t plane = quotient(i, pixels), pixel = i - plane * pixels, row = quotient(pixel, w.in[2]);
+        int64_t at[3] = {quotient(row, w.in[1]), 0, pixel - row * w.in[2]}, first[3], last[3];
+        at[1] = row - at[0] * w.in[1];
+#pragma unroll
+        for (int d = 0; d < 3; d++) windows_over(w, d, at[d], &first[d], &last[d]);
+        R sum = 0;
+        for (int64_t x = first[0]; x <= last[0]; x++)
+            for (int64_t y = first[1]; y <= last[1]; y++)
+                for (int64_t z = first[2]; z <= last[2]; z++) {
+                    int64_t from = plane * positions + (x * w.out[1] + y) * w.out[2] + z;
+                    if (a.indices[from] == pixel) sum += load_real<R>(a.g, from);
+                }
+        store_real<R>(a.x, i, sum);
+    }
+}
+AC_KERNEL(ac_max_pool_backward_f32, ac_gpu_unpool) { max_pool_backward<float>(a); }
+AC_KERNEL(ac_max_pool_backward_f64, ac_gpu_unpool) { max_pool_backward<double>(a); }
+
 template <class R> DEV void resample(const ac_gpu_resample &a) {
     int64_t n = a.outer * a.out * a.inner;
     for (int64_t i = thread_index(); i < n; i += thread_count()) {

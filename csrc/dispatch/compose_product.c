@@ -3,6 +3,7 @@
 #include "dispatch/compose.h"
 
 #include "autograd/node.h"
+#include "backend/backend.h"
 
 #include <math.h>
 
@@ -443,10 +444,17 @@ static T with_dense_rows(ac_scratch *s, T x) {
     return !x || x->shape[x->ndim - 1] <= 1 || x->strides[x->ndim - 1] == 1 ? x : UN(clone, x);
 }
 
-/* Whether the kernel that keeps no scores takes it: on the CPU, without gradients of a mask, nothing broadcast. */
+/* Whether the device has a kernel that keeps no scores, of these rows. */
+static bool has_kernel(const ac_tensor *q, const ac_tensor *v) {
+    const ac_backend *backend = ac_backend_of(ac_device_of(q));
+    if (ac_device_of(q) == AC_CPU) return true;
+    return backend->attends && backend->attends(q, v, ac_autocast.active ? ac_autocast.dtype : q->dtype);
+}
+
+/* Whether that kernel takes it: without gradients of a mask, nothing broadcast. */
 static bool is_fused(T const *in, T k, T v, T mask, const ac_attrs_attention *a) {
     const ac_tensor *q = in[0];
-    bool fits = ac_device_of(q) == AC_CPU && a->dropout_p == 0 && !(mask && ac_requires_grad(mask));
+    bool fits = has_kernel(q, v) && a->dropout_p == 0 && !(mask && ac_requires_grad(mask));
     bool same = ac_autocast.active ? q->dtype != AC_float64 && k->dtype != AC_float64 && v->dtype != AC_float64
                                    : q->dtype == k->dtype && q->dtype == v->dtype;
     fits = fits && same && q->ndim == k->ndim && q->ndim == v->ndim && q->shape[q->ndim - 1] == k->shape[k->ndim - 1];
@@ -546,6 +554,10 @@ COMPOSE(attention) {
         return attention_by_parts(s, q, k, v, mask, scale, a);
     }
     ac_attrs_fused_attention fused = {scale, a->is_causal, AC_NO_DTYPE};
+    if (ac_device_of(q) != AC_CPU) { /* where it reads 16 bits alone */
+        T all[3] = {q, k, v};
+        q = ac_c_low(s, all, 3, q), k = ac_c_low(s, all, 3, k), v = ac_c_low(s, all, 3, v);
+    }
     return ac_c_call(s, AC_OP_fused_attention, &fused, 4, with_dense_rows(s, q), with_dense_rows(s, k),
                      with_dense_rows(s, v), whole_mask(s, mask, q, k));
 }

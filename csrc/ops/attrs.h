@@ -177,6 +177,7 @@ typedef struct { ac_dims kernel, stride, padding, dilation; int64_t groups, out_
 typedef struct { ac_dims kernel, dilation, padding, stride; } ac_attrs_im2col;
 typedef struct { ac_dims size, kernel, dilation, padding, stride; } ac_attrs_col2im;
 typedef struct { ac_dims kernel, stride, padding, dilation; int64_t ceil_mode, adaptive; } ac_attrs_max_pool;
+typedef struct { ac_dims size, kernel, stride, padding, dilation; int64_t ceil_mode, adaptive; } ac_attrs_max_pool_backward;
 typedef struct { ac_dims stride, padding, dilation; int64_t groups; } ac_attrs_conv;
 typedef struct { ac_dims stride, padding, output_padding; int64_t groups; ac_dims dilation; } ac_attrs_conv_transpose;
 typedef struct { int64_t pad; } ac_attrs_conv_tbc;

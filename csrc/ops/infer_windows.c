@@ -276,6 +276,34 @@ int ac_infer_max_pool(ac_infer *i) {
     return 0;
 }
 
+/* The windows of a tensor of shape a->size. */
+int ac_max_pool_backward_windows(ac_windows *w, const ac_attrs_max_pool_backward *a) {
+    ac_tensor x = {.ndim = (int)a->size.n};
+    for (int64_t d = 0; d < a->size.n; d++) x.shape[d] = a->size.v[d];
+    ac_attrs_max_pool forward = {a->kernel, a->stride, a->padding, a->dilation, a->ceil_mode, a->adaptive};
+    return ac_max_pool_windows(w, &x, &forward);
+}
+
+int ac_infer_max_pool_backward(ac_infer *i) {
+    ATTRS(max_pool_backward);
+    const ac_tensor *g = i->in[0];
+    int64_t nd = a->kernel.n, lead = a->size.n - nd;
+    ac_dims want = a->size;
+    ac_windows w;
+    AC_TRY(ac_need_floating(i, 0));
+    if (nd < 1 || nd > 3 || lead < 0)
+        return ac_fail(AC_RUNTIME, "max_pool: windows of %" PRId64 " dimensions do not fit a tensor of %" PRId64, nd,
+                       a->size.n);
+    AC_TRY(ac_max_pool_backward_windows(&w, a));
+    for (int64_t d = 0; d < nd; d++) want.v[lead + d] = w.out[3 - nd + d];
+    AC_TRY(ac_need_shape(i, 0, &want));
+    AC_TRY(ac_need_shape(i, 1, &want));
+    if (i->in[1]->dtype != AC_int64)
+        return ac_fail(AC_RUNTIME, "max_pool: `indices` must be int64, got %s", ac_dtypes[i->in[1]->dtype].name);
+    i->out[0] = (ac_spec){g->dtype, a->size, AC_CPU};
+    return 0;
+}
+
 int ac_infer_resample(ac_infer *i) {
     ATTRS(resample);
     int64_t dim = a->dim;

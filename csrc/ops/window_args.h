@@ -20,6 +20,7 @@ int ac_windows_onto(ac_windows *w, const ac_window_lists *l, const int64_t *out,
                     int64_t nd) AC_CHECKED;
 
 int ac_max_pool_windows(ac_windows *w, const ac_tensor *x, const ac_attrs_max_pool *a) AC_CHECKED;
+int ac_max_pool_backward_windows(ac_windows *w, const ac_attrs_max_pool_backward *a) AC_CHECKED;
 
 /* A convolution's windows: conv's input, kernel and positions, whichever way it is walked. */
 int ac_convolution_windows(ac_windows *w, const ac_tensor *x, const ac_dims *kernel,

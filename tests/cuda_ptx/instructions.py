@@ -254,7 +254,8 @@ def shuffle(t: Translator, i: Instruction) -> str:
 def tile_load(t: Translator, i: Instruction) -> str:
     to, at, stride = i.operands
     values = " ".join(t.put(register, f"own[{k}]") for k, register in enumerate(vector(to)))
-    return f'{{ u32 own[8]; tile_load<{i.space}>(own, {t.address(at)}, {t.value(stride, "u32")}, "{i.opcode}"); {values} }}'
+    type_ = "f32" if i.opcode.endswith("f32") else "u32"
+    return f'{{ {type_} own[8]; tile_load<{i.space}>(own, {t.address(at)}, {t.value(stride, "u32")}, "{i.opcode}"); {values} }}'
 
 
 def tile_store(t: Translator, i: Instruction) -> str:
@@ -285,6 +286,7 @@ WRITTEN_OUT: List[Tuple[str, Written]] = [
     (r"bar\.sync|bar\.warp\.sync", barrier),
     (r"shfl\.sync\.bfly\.b32", shuffle),
     (rf"wmma\.load\.(a\.sync\.aligned\.row|b\.sync\.aligned\.col){TILE}{SPACES}\.(f16|bf16)", tile_load),
+    (rf"wmma\.load\.c\.sync\.aligned\.row{TILE}{SPACES}\.f32", tile_load),
     (rf"wmma\.store\.d\.sync\.aligned\.row{TILE}{SPACES}\.f32", tile_store),
     (rf"wmma\.mma\.sync\.aligned\.row\.col{TILE}\.f32(\.f32|\.bf16\.bf16\.f32)", tile_product),
 ]

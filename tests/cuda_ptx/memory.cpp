@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include <unordered_map>
+
 namespace {
 
 enum { ROUND_BITS = 32 };
@@ -93,6 +95,19 @@ void report_misaligned(u64 address, size_t bytes, const char *what) {
 }
 
 void no_return(void) { sim_report("a function ends without a return: nvcc found no way on"); }
+
+void count_traffic(u64 address, size_t bytes, Access access) {
+    enum { SECTOR = 32 };
+    static std::unordered_map<u64, u64> touched[2]; /* the round in which a sector was read last, and written */
+    if (!sim_is_device(address)) return;
+    for (u64 sector = address / SECTOR; sector <= (address + bytes - 1) / SECTOR; sector++)
+        for (int written = 0; written < 2; written++) {
+            if (access != ATOMIC && (access == WRITE) != (written == 1)) continue;
+            u64 &round = touched[written][sector];
+            if (round != here().round) (written ? sim_moved.written : sim_moved.read) += SECTOR;
+            round = here().round;
+        }
+}
 
 u8 *checked_shared(u64 offset, size_t bytes, Access access, const char *what) {
     if (offset + bytes > sim_shared_size) {

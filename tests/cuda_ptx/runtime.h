@@ -72,6 +72,8 @@ void no_return(void);
 void report_misaligned(u64 address, size_t bytes, const char *what);
 /* Looks for a race, and for the end of what the launch asked for; the place, or a spare one. */
 u8 *checked_shared(u64 offset, size_t bytes, Access access, const char *what);
+/* Adds to sim_moved what an access touches of the GPU's memory, unless the block did so since its last barrier. */
+void count_traffic(u64 address, size_t bytes, Access access);
 
 template <Space space> static inline bool in_shared(u64 address) {
     return space == SHARED || (space == GENERIC && address - (u64)ac_shared_memory < MOST_SHARED);
@@ -79,7 +81,10 @@ template <Space space> static inline bool in_shared(u64 address) {
 /* The host's address of `bytes` that an instruction reads or writes. Those in shared memory count from its begin. */
 template <Space space, Access access> static inline u8 *checked(u64 address, size_t bytes, const char *what) {
     if (address & (bytes - 1)) report_misaligned(address, bytes, what);
-    if (!in_shared<space>(address)) return (u8 *)address;
+    if (!in_shared<space>(address)) {
+        if (sim_counts && space != LOCAL && space != PARAM) count_traffic(address, bytes, access);
+        return (u8 *)address;
+    }
     return checked_shared(space == SHARED ? (u32)address : address - (u64)ac_shared_memory, bytes, access, what);
 }
 template <class T> static inline T from(const u8 *at, int i) {
@@ -345,12 +350,19 @@ static inline u8 *tile_at(u64 address, size_t row_bytes, size_t own, Access acce
     if (address % 32 || row_bytes % 16) report_misaligned(address % 32 ? address : row_bytes, 32, what);
     u64 mine = address + (u32)sim_lane() / 2 * row_bytes + (u32)sim_lane() % 2 * own;
     if (own == 16) return checked<space, READ>(mine, 16, what);
+    if (access == READ) {
+        (void)checked<space, READ>(mine + 16, 16, what);
+        return checked<space, READ>(mine, 16, what);
+    }
     (void)checked<space, WRITE>(mine + 16, 16, what);
     return checked<space, WRITE>(mine, 16, what);
 }
 template <Space space> static inline void tile_load(u32 (&own)[OWN], u64 address, u32 stride, const char *what) {
     memset(own, 0, sizeof own);
     memcpy(own, tile_at<space>(address, stride * 2, 16, READ, what), 16);
+}
+template <Space space> static inline void tile_load(f32 (&own)[OWN], u64 address, u32 stride, const char *what) {
+    memcpy(own, tile_at<space>(address, stride * 4, 32, READ, what), 32);
 }
 template <Space space> static inline void tile_store(const f32 (&own)[OWN], u64 address, u32 stride, const char *what) {
     memcpy(tile_at<space>(address, stride * 4, 32, WRITE, what), own, 32);

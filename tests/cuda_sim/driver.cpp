@@ -105,6 +105,8 @@ struct Function {
     std::string name;
     void (*run)(void **);
     size_t bytes;
+    long long launches = 0;
+    sim_traffic moved = {0, 0};
 };
 
 struct State {
@@ -263,6 +265,10 @@ int after_wait() {
 
 } // namespace
 
+sim_traffic sim_moved;
+bool sim_counts;
+bool sim_is_device(uint64_t address) { return owner_of(address) != nullptr; }
+
 /* Work of another library's stand-in. `drop` frees the context. */
 extern "C" __attribute__((visibility("default"))) int sim_enqueue(void *stream, sim_work work, void (*drop)(void *),
                                                                   void *context) {
@@ -408,7 +414,7 @@ API cuModuleGetFunction(void **f, void *, const char *name) {
     void *bytes = dlsym(library, (std::string("sim_bytes_") + name).c_str());
     if (!run || !bytes) return NOT_FOUND;
     Function &found = sim.functions[name];
-    found = {name, (void (*)(void **))run, *(const size_t *)bytes};
+    found.name = name, found.run = (void (*)(void **))run, found.bytes = *(const size_t *)bytes;
     *f = &found;
     return SUCCESS;
 }
@@ -423,11 +429,13 @@ API cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
     if (sim.fail_launch && --sim.fail_launch == 0) return LAUNCH_FAILED;
     Function *function = (Function *)f;
     auto args = std::make_shared<std::vector<char>>((char *)params[0], (char *)params[0] + function->bytes);
-    sim.launches++;
+    sim.launches++, function->launches++;
     enqueue(s, {[=]() -> const char * {
                 static std::string said;
                 void *one[] = {args->data()};
+                sim_moved = {0, 0};
                 const char *wrong = sim_run_kernel(function->run, one, gx, bx, shared);
+                function->moved.read += sim_moved.read, function->moved.written += sim_moved.written;
                 if (!wrong) return nullptr;
                 said = function->name + ": " + wrong;
                 return said.c_str();
@@ -809,6 +817,16 @@ API cuGraphExecDestroy(void *exec) {
 
 /* -- for tests -------------------------------------------------------------------------------------- */
 
+/* Of kernel i, in the order of their names: its name, NULL behind the last; its launches; the bytes that it read and
+ * wrote since `count_traffic` was set, on the GPU that counts them. */
+extern "C" __attribute__((visibility("default"))) const char *sim_kernel(int i, long long numbers[3]) {
+    Lock lock(sim.lock);
+    if (i >= (int)sim.functions.size()) return nullptr;
+    const Function &f = std::next(sim.functions.begin(), i)->second;
+    numbers[0] = f.launches, numbers[1] = (long long)f.moved.read, numbers[2] = (long long)f.moved.written;
+    return f.name.c_str();
+}
+
 /* Sets something, or asks for a number; -1 when there is no such thing. */
 extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const char *what, long long value) {
     Lock lock(sim.lock);
@@ -817,6 +835,7 @@ extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const
     if (w == "order") return sim_set_order((int)(value % 3), (uint64_t)value), 0;
     if (w == "fail_alloc") return sim.fail_alloc = value, 0;
     if (w == "fail_launch") return sim.fail_launch = value, 0;
+    if (w == "count_traffic") return sim_counts = value != 0, 0;
     if (w == "lose_device") return sim.lost = value != 0, 0;
     if (w == "reads_pageable") return sim.reads_pageable = value != 0, 0;
     if (w == "forget_error") return sim.wrong.clear(), 0;

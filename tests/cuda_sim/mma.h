@@ -45,6 +45,7 @@ template <class Use, int M, int N, int K, class E, class Layout = void> struct f
     float at_k[SIDE][needed<Use>::N];
 };
 template <int M, int N, int K> struct fragment<accumulator, M, N, K, float, void> {
+    enum { num_elements = OWN };
     float x[OWN];
 };
 typedef fragment<accumulator, SIDE, SIDE, SIDE, float> sums;
@@ -75,6 +76,14 @@ static inline void mma_sync(sums &to, const fragment<matrix_a, SIDE, SIDE, SIDE,
     for (int k = 0; k < SIDE; k++)
         for (int i = 0; i < OWN; i++) s.x[i] += a.at_k[k][0] * b.at_k[k][i];
     to = s;
+}
+
+static inline void load_matrix_sync(sums &s, const float *from, unsigned stride, layout_t) {
+    bool well = lies_well(from, stride, sizeof(float));
+    for (int i = 0; i < OWN; i++) {
+        int at = sim_lane() * OWN + i;
+        s.x[i] = well ? from[at / SIDE * stride + at % SIDE] : NAN;
+    }
 }
 
 static inline void store_matrix_sync(float *to, const sums &s, unsigned stride, layout_t) {

@@ -15,6 +15,15 @@ void sim_report(const char *wrong);
 extern uint64_t sim_blocks_run;
 extern size_t sim_shared_size;
 
+/* Bytes of the GPU's memory that the running kernel reads and writes, in sectors of 32: tests/cuda_ptx counts those
+ * that a block touches between two of its barriers, each once. */
+struct sim_traffic {
+    uint64_t read, written;
+};
+extern sim_traffic sim_moved;
+extern bool sim_counts; /* whether anybody asks */
+bool sim_is_device(uint64_t address);
+
 /* The order in which threads of a block, and blocks, take their turns. */
 enum { SIM_FORWARD, SIM_REVERSE, SIM_RANDOM };
 void sim_set_order(int order, uint64_t seed);

@@ -8,27 +8,39 @@
 
 /* -- max pooling -------------------------------------------------------------------------------------------- */
 
+/* The last dimensions of a tensor, as many as windows have, for each index of the others. */
+typedef struct {
+    const ac_tensor *t;
+    ac_space at;
+    int64_t size[3], stride[3]; /* in elements */
+} plane_list;
+
+static plane_list planes_of(const ac_tensor *t, int nd) {
+    plane_list p = {.t = t, .at = ac_space_of(t, (1u << (t->ndim - nd)) - 1), .size = {1, 1, 1}};
+    for (int d = 0; d < nd; d++)
+        p.size[3 - nd + d] = t->shape[t->ndim - nd + d], p.stride[3 - nd + d] = t->strides[t->ndim - nd + d];
+    return p;
+}
+
+/* A plane in the opmath type, contiguous; values compare the same there. */
+static void load_plane(const plane_list *p, const ac_loops *loops, ac_opmath opmath, int64_t plane, char *to) {
+    int64_t item = ac_itemsize(p->t->dtype);
+    const char *from = (const char *)ac_data(p->t) + ac_space_offset(&p->at, plane) * item;
+    for (int64_t i = 0; i < p->size[0]; i++)
+        for (int64_t j = 0; j < p->size[1]; j++, to += p->size[2] * ac_opmath_bytes(opmath))
+            loops->load[p->t->dtype][opmath](p->size[2], from + (i * p->stride[0] + j * p->stride[1]) * item,
+                                             p->stride[2], to);
+}
+
 typedef struct {
     const ac_run *r;
     ac_windows w;
-    ac_space planes;
-    int64_t stride[3]; /* in elements */
+    plane_list planes;
     int64_t pixels, positions;
     const ac_loops *loops;
     ac_opmath opmath;
     bool by_rows; /* else window by window */
 } pooling;
-
-/* A plane in its opmath type, contiguous; values compare the same there. */
-static void load_plane(const pooling *p, int64_t plane, char *to) {
-    const ac_tensor *x = p->r->in[0];
-    int64_t item = ac_itemsize(x->dtype);
-    const char *from = (const char *)ac_data(x) + ac_space_offset(&p->planes, plane) * item;
-    for (int64_t i = 0; i < p->w.in[0]; i++)
-        for (int64_t j = 0; j < p->w.in[1]; j++, to += p->w.in[2] * ac_opmath_bytes(p->opmath))
-            p->loops->load[x->dtype][p->opmath](p->w.in[2], from + (i * p->stride[0] + j * p->stride[1]) * item,
-                                                p->stride[2], to);
-}
 
 /* The largest of a window; a nan, once met, stays, the first of equal values wins. */
 #define BEST_OF(R, name)                                                                                               \
@@ -128,7 +140,7 @@ static void pool_rows(const pooling *p, const void *x, int64_t position, char *r
 static void pool_planes(void *context, int64_t begin, int64_t end, char *scratch) {
     const pooling *p = context;
     for (int64_t plane = begin; plane < end && !ac_poll(); plane++) {
-        load_plane(p, plane, scratch);
+        load_plane(&p->planes, p->loops, p->opmath, plane, scratch);
         if (p->by_rows) pool_rows(p, scratch, plane * p->positions, scratch + p->pixels * 8);
         else pool_windows(p, scratch, plane * p->positions);
     }
@@ -141,9 +153,7 @@ int ac_cpu_max_pool(const ac_run *r) {
     const ac_tensor *x = r->in[0];
     pooling p = {.r = r, .loops = ac_cpu_loops(), .opmath = ac_opmath_of(x->dtype)};
     AC_TRY(ac_max_pool_windows(&p.w, x, a));
-    int nd = (int)a->kernel.n, lead = x->ndim - nd;
-    p.planes = ac_space_of(x, (1u << lead) - 1);
-    for (int d = 0; d < nd; d++) p.stride[3 - nd + d] = x->strides[lead + d];
+    p.planes = planes_of(x, (int)a->kernel.n);
     p.pixels = ac_product3(p.w.in), p.positions = ac_product3(p.w.out);
     p.by_rows = !p.w.adaptive && p.w.out[2] >= LONG_ROW && ac_product3(p.w.kernel) <= INT32_MAX;
     if (p.by_rows) AC_WAY(pool_rows);
@@ -151,6 +161,51 @@ int ac_cpu_max_pool(const ac_run *r) {
     int64_t planes = p.positions ? r->out[0]->numel / p.positions : 0;
     int64_t cells = p.pixels + (p.by_rows ? 3 * ac_product3(p.w.kernel) + 2 * p.w.out[2] : 0);
     return ac_for_range_with(planes, AC_GRAIN / (p.pixels + 1), (size_t)cells * 8, pool_planes, &p);
+}
+
+/* The gradient: what windows took from a value comes back to it, in the order of the windows. */
+typedef struct {
+    const ac_run *r;
+    plane_list g, indices;
+    int64_t pixels, positions;
+} unpooling;
+
+#define SPREAD(R, name)                                                                                                \
+    static void spread_##name(const unpooling *p, const R *g, const int64_t *index, R *plane) {                        \
+        memset(plane, 0, (size_t)p->pixels * sizeof *plane);                                                           \
+        for (int64_t i = 0; i < p->positions; i++)                                                                     \
+            if (index[i] >= 0 && index[i] < p->pixels) plane[index[i]] += g[i];                                        \
+    }
+SPREAD(float, f32)
+SPREAD(double, f64)
+#undef SPREAD
+
+static void unpool_planes(void *context, int64_t begin, int64_t end, char *scratch) {
+    const unpooling *p = context;
+    ac_tensor *x = p->r->out[0];
+    const ac_loops *loops = ac_cpu_loops();
+    ac_opmath opmath = ac_opmath_of(x->dtype);
+    char *index = scratch + p->positions * 8, *plane = index + p->positions * 8;
+    for (int64_t i = begin; i < end && !ac_poll(); i++) {
+        load_plane(&p->g, loops, opmath, i, scratch);
+        load_plane(&p->indices, loops, AC_OPMATH_I64, i, index);
+        if (opmath == AC_OPMATH_F64)
+            spread_f64(p, (const double *)(void *)scratch, (int64_t *)(void *)index, (double *)(void *)plane);
+        else spread_f32(p, (const float *)(void *)scratch, (int64_t *)(void *)index, (float *)(void *)plane);
+        char *to = (char *)ac_data(x) + i * p->pixels * ac_itemsize(x->dtype);
+        loops->store[opmath][x->dtype](p->pixels, plane, to, 1);
+    }
+}
+
+int ac_cpu_max_pool_backward(const ac_run *r) {
+    ATTRS(max_pool_backward);
+    ac_windows w;
+    int nd = (int)a->kernel.n;
+    AC_TRY(ac_max_pool_backward_windows(&w, a));
+    unpooling p = {r, planes_of(r->in[0], nd), planes_of(r->in[1], nd), ac_product3(w.in), ac_product3(w.out)};
+    int64_t planes = p.pixels ? r->out[0]->numel / p.pixels : 0;
+    size_t room = (size_t)(p.pixels + 2 * p.positions) * 8;
+    return ac_for_range_with(planes, AC_GRAIN / (p.pixels + 1), room, unpool_planes, &p);
 }
 
 /* -- resampling --------------------------------------------------------------------------------------------- */

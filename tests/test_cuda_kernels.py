@@ -1,0 +1,481 @@
+"""The speed of CUDA kernels by design, without a GPU: launches and bytes are counted, and results are compared with float64 at sizes that
+take several blocks and leave odd tails. Bytes are those of `--device ptx`."""
+
+import os
+
+import numpy as np
+import pytest
+from kernel_traffic import kept, rows, traffic
+from where import ON_GPU, SIMULATED, settled, simulator
+
+import ampc
+
+pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs --device sim, ptx or cuda")
+F = ampc.nn.functional
+COUNTS_BYTES = SIMULATED and "cuda_ptx" in os.environ["AMPC_CUDA_LIBS"]
+
+
+def launches(f):
+    """The launches of one call, and its result; the first call may make copies that later ones keep."""
+    f()
+    if not SIMULATED:
+        return None, settled(f())
+    before = simulator("launches")
+    result = f()
+    return simulator("launches") - before, settled(result)
+
+
+def bytes_of(f):
+    """What a call reads and writes of the GPU's memory, in bytes."""
+    return sum(read + written for _, read, written in traffic(f).values())
+
+
+def same_bits_in_any_order(f):
+    """The results of ``f``, a list of tensors, which are the same in every order of threads and blocks."""
+    runs = []
+    for order in (0, 1, 2, 5) if SIMULATED else (0, 0):
+        if SIMULATED:
+            simulator("order", order)
+        runs.append([settled(t).numpy(force=True).tobytes() for t in f()])
+    if SIMULATED:
+        simulator("order", 0)
+    assert all(run == runs[0] for run in runs)
+
+
+def close(got, want, dtype, factor=8):
+    want = np.asarray(want)
+    bound = factor * ampc.finfo(dtype).eps * max(1, abs(want).max(initial=0))
+    assert abs(got.double().numpy(force=True) - want).max(initial=0) <= bound
+
+
+def drawn(*shape, dtype=ampc.float32, layout=None):
+    t = ampc.randn(*shape).to(dtype)
+    return t if layout is None else t.contiguous(memory_format=layout)
+
+
+# -- batch norm, group norm ---------------------------------------------------------------------------------------
+
+
+def norm_reference(x, g, w, b, axes, count_of, eps=1e-5):
+    mean, var = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    hat, rstd = (x - mean) / np.sqrt(var + eps), 1 / np.sqrt(var + eps)
+    gw = g * w
+    dx = rstd * (gw - gw.mean(axes, keepdims=True) - hat * (gw * hat).mean(axes, keepdims=True))
+    return hat * w + b, dx, (g * hat).sum(count_of), g.sum(count_of), mean, var
+
+
+SHAPES = [(5, 3, 52, 44), (3, 5, 33, 31), (9, 70, 7, 7), (700, 37), (2, 1, 4099), (4, 2, 6, 10, 12)]
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_batch_norm(shape, dtype, last):
+    """Forward, backward and running statistics; values far from 0 beside how they vary."""
+    x, g = (drawn(*shape, dtype=dtype) for _ in range(2))
+    x = (x * 3 + 40).to(dtype)
+    if last:
+        x = x.contiguous(memory_format=ampc.channels_last) if len(shape) == 4 else x.transpose(0, -1).contiguous().transpose(0, -1)
+    own = ampc.float64 if dtype is ampc.float64 else ampc.float32  # of parameters and statistics
+    w, b = drawn(shape[1], dtype=own) + 2, drawn(shape[1], dtype=own)
+    axes, wide = tuple(d for d in range(len(shape)) if d != 1), (1, -1) + (1,) * (len(shape) - 2)
+    y, dx, dw, db, mean, var = norm_reference(x.double().numpy(force=True), g.double().numpy(force=True), w.double().numpy(force=True).reshape(wide),
+                                              b.double().numpy(force=True).reshape(wide), axes, axes)
+    running = [ampc.zeros(shape[1], dtype=own), ampc.ones(shape[1], dtype=own)]
+    leaves = [t.detach().requires_grad_() for t in (x, w, b)]
+    out = F.batch_norm(leaves[0], *running, *leaves[1:], True)
+    out.backward(g)
+    n = x.numel() // shape[1]
+    close(out, y, dtype), close(leaves[0].grad, dx, dtype)
+    close(leaves[1].grad, dw, ampc.float32, 64), close(leaves[2].grad, db, ampc.float32, 64)
+    close(running[0], 0.1 * mean.reshape(-1), ampc.float32), close(running[1], 0.9 + 0.1 * var.reshape(-1) * n / (n - 1), ampc.float32)
+    still = F.batch_norm(leaves[0], *running, *leaves[1:])
+    here, there = (s.double().numpy(force=True).reshape(wide) for s in running)
+    scale = w.double().numpy(force=True).reshape(wide) / np.sqrt(there + 1e-5)
+    close(still, (x.double().numpy(force=True) - here) * scale + b.double().numpy(force=True).reshape(wide), dtype)
+    close(ampc.autograd.grad(still, leaves[0], g)[0], g.double().numpy(force=True) * scale, dtype)
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16], ids=str)
+@pytest.mark.parametrize(("shape", "groups"), [((3, 6, 60, 52), 2), ((5, 8, 7, 7), 4), ((4, 12), 3), ((2, 4, 4099), 4)], ids=str)
+def test_group_norm(shape, groups, dtype):
+    x, g, w, b = (drawn(*shape, dtype=dtype) * 3 + 9).to(dtype), drawn(*shape, dtype=dtype), drawn(shape[1], dtype=dtype), drawn(shape[1], dtype=dtype)
+    wide = (1, groups, shape[1] // groups, 1)
+    parts = [t.double().numpy(force=True) for t in (x, g)] + [np.repeat(t.double().numpy(force=True)[None], 1, 0) for t in (w, b)]
+    xs, gs = (p.reshape(shape[0], groups, shape[1] // groups, -1) for p in parts[:2])
+    y, dx, dw, db, _, _ = norm_reference(xs, gs, parts[2].reshape(wide), parts[3].reshape(wide), (2, 3), (0, 3))
+    leaves = [t.detach().requires_grad_() for t in (x, w, b)]
+    out = F.group_norm(leaves[0], groups, *leaves[1:])
+    out.backward(g)
+    close(out, y.reshape(shape), out.dtype), close(leaves[0].grad, dx.reshape(shape), dtype)
+    close(leaves[1].grad, dw.reshape(-1), dtype, 64), close(leaves[2].grad, db.reshape(-1), dtype, 64)
+
+
+def test_a_value_that_is_not_finite_spoils_its_channel_alone():
+    x = drawn(4, 3, 50, 40)
+    x[1, 1, 3, 3] = float("inf")
+    mean, var = ampc.zeros(3), ampc.ones(3)
+    y = F.batch_norm(x, mean, var, training=True, momentum=1.0)
+    assert y.isnan().sum((0, 2, 3)).tolist() == [0, 4 * 50 * 40, 0]
+    assert mean.isinf().tolist() == [False, True, False] and var.isnan().tolist() == [False, True, False]
+
+
+def batch_norm_step(shape, dtype=ampc.float16, training=True, layout=None):
+    x, g, w, b = drawn(*shape, dtype=dtype, layout=layout), drawn(*shape, dtype=dtype), drawn(shape[1]), drawn(shape[1])
+    mean, var = ampc.zeros(shape[1]), ampc.ones(shape[1])
+    leaves = [t.requires_grad_() for t in (x, w, b)]
+    forward = lambda: F.batch_norm(leaves[0], mean, var, *leaves[1:], training)  # noqa: E731
+    y = forward()
+    return forward, lambda: ampc.autograd.grad(y, leaves, g, retain_graph=True), x.nbytes
+
+
+@pytest.mark.parametrize(("shape", "training", "counts"), [((5, 3, 52, 44), True, (3, 3)), ((4, 3, 8, 8), True, (2, 2)), ((5, 3, 52, 44), False, (2, 3))], ids=str)
+def test_launches_of_batch_norm(shape, training, counts):
+    """The statistics, joining their parts where there are several, the result."""
+    forward, backward, _ = batch_norm_step(shape, training=training)
+    if SIMULATED:
+        assert (launches(forward)[0], launches(backward)[0]) == counts
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+@pytest.mark.parametrize(("layout", "more"), [(ampc.contiguous_format, 1.04), (ampc.channels_last, 1.1)], ids=str)
+def test_bytes_of_batch_norm(layout, more):
+    """x is read for the statistics and for the result; backward, x and g are read for the sums and for the result. The rest are sums of parts."""
+    forward, backward, size = batch_norm_step((2, 32, 64, 64), layout=layout)
+    assert bytes_of(forward) <= 3 * more * size and bytes_of(backward) <= 5 * more * size
+
+
+def test_batch_norm_gives_the_same_bits():
+    for layout in (ampc.contiguous_format, ampc.channels_last):
+        forward, backward, _ = batch_norm_step((5, 3, 52, 44), layout=layout)
+        same_bits_in_any_order(lambda f=forward, b=backward: [f(), *b()])
+
+
+# -- max pooling ------------------------------------------------------------------------------------------------------
+
+
+def pooled_gradient(shape, indices, g, nd):
+    """What windows took comes back, in float64."""
+    dx = np.zeros((int(np.prod(shape[:len(shape) - nd])), int(np.prod(shape[len(shape) - nd:]))))
+    rows = indices.reshape(len(dx), -1)
+    np.add.at(dx, (np.arange(len(dx))[:, None], rows), g.reshape(rows.shape))
+    return dx.reshape(shape)
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64], ids=str)
+@pytest.mark.parametrize(("shape", "how"), [((2, 3, 33, 30), [3, 2, 1]), ((2, 3, 20, 21), [(2, 4), (3, 1)]),
+                                            ((3, 4, 29), [3, 1, 0, 3]), ((2, 2, 7, 9, 8), [3, 2, 1, 1, True]),
+                                            ((1, 2, 13, 17), 5), ((2, 2, 5, 4, 7), (3, 4, 2))], ids=str)
+def test_max_pool_gradient(shape, how, dtype):
+    """Windows that overlap, leave gaps, are dilated, and adaptive ones; equal values, where the first counts."""
+    x, nd = (ampc.randint(0, 9, shape)).to(dtype).requires_grad_(), len(shape) - 2
+    pool = getattr(F, f"max_pool{nd}d" if isinstance(how, list) else f"adaptive_max_pool{nd}d")
+    y, indices = pool(x, *how, return_indices=True) if isinstance(how, list) else pool(x, how, return_indices=True)
+    g = drawn(*y.shape, dtype=dtype)
+    got = ampc.autograd.grad(y, x, g, retain_graph=True)[0]
+    close(got, pooled_gradient(shape, indices.numpy(force=True), g.double().numpy(force=True), nd), dtype, 4)
+    assert got.equal(ampc.autograd.grad(y, x, g, create_graph=True, retain_graph=True)[0]) or dtype is not ampc.float64
+    turned = g.transpose(-1, -2).contiguous().transpose(-1, -2)  # a gradient of another layout
+    assert ampc.autograd.grad(y, x, turned)[0].equal(got)
+
+
+def pool_step(shape=(2, 4, 64, 64), dtype=ampc.float16):
+    x = drawn(*shape, dtype=dtype).requires_grad_()
+    y = F.max_pool2d(x, 3, 2, 1)
+    g = drawn(*y.shape, dtype=dtype)
+    return x, y, lambda: ampc.autograd.grad(y, x, g, retain_graph=True)[0]
+
+
+def test_max_pool_gradient_is_one_launch():
+    _, _, backward = pool_step()
+    assert launches(backward)[0] in (1, None)
+    same_bits_in_any_order(lambda: [backward()])
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_bytes_of_max_pool_gradient():
+    """The gradient and the indices of windows are read, that of x is written. Two blocks read the windows that lie over both."""
+    x, y, backward = pool_step()
+    assert bytes_of(backward) <= 1.3 * (x.nbytes + y.nbytes + 8 * y.numel())
+
+
+# -- sums of rows and columns, joins, the look over gradients -------------------------------------------------------------
+
+
+def as_float64(*tensors):
+    return [t.double().numpy(force=True) for t in tensors]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), [((301, n), 1) for n in (1, 3, 8, 9, 64, 68, 700, 1024, 1025, 9001)] +
+                         [((n, width), 0) for n, width in ((5, 4), (700, 36), (1301, 132), (259, 1003))] +
+                         [((3, 5, 28, 26), (0, 2, 3)), ((9, 3, 7, 7), (0, 2, 3)), ((4, 6, 5, 8), (1, 3)), ((70001,), 0)], ids=str)
+def test_sums(shape, dim, dtype):
+    """Rows that share a block, long ones in parts, columns by runs and one by one, a convolution's bias."""
+    x = drawn(*shape, dtype=dtype)
+    wide, n = as_float64(x)[0], x.numel() // x.sum(dim).numel()
+    got = x.sum(dim, dtype=ampc.float64 if dtype is ampc.float64 else ampc.float32)
+    assert abs(got.double().numpy(force=True) - wide.sum(dim)).max() <= 8 * n**0.5 * ampc.finfo(got.dtype).eps * 4
+    axes = dim if isinstance(dim, tuple) else (dim,)
+    most = x.amax(axes)
+    assert np.array_equal(as_float64(most)[0], wide.max(dim))
+    same_bits_in_any_order(lambda: [x.sum(dim), x.var(dim), x.amax(axes)])
+
+
+def test_launches_of_sums():
+    """Short rows, and a whole that is joined from parts."""
+    if SIMULATED:
+        for shape, dim, count in (((4000, 12), 1, 1), ((700, 1000), 1, 1), ((2, 9000), 1, 2), ((1301, 132), 0, 2), ((100, 132), 0, 1)):
+            x = drawn(*shape)
+            assert launches(lambda t=x, d=dim: t.sum(d))[0] == count, shape
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+@pytest.mark.parametrize(("shape", "dim"), [((512, 1024), 0), ((1024, 512), 1), ((4, 16, 64, 64), (0, 2, 3)), ((8192, 32), 1)], ids=str)
+def test_bytes_of_sums(shape, dim):
+    x = drawn(*shape, dtype=ampc.float16)
+    assert bytes_of(lambda: x.sum(dim)) <= 1.15 * x.nbytes
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.int64, ampc.bool, ampc.float64], ids=str)
+@pytest.mark.parametrize(("shapes", "dim"), [([(3, 8), (5, 8), (2, 8)], 0), ([(4, 8), (4, 16)], 1), ([(5, 3), (5, 7), (5, 1)], 1), ([(7,)] * 200, 0),
+                                             ([(2, 300, 8), (2, 41, 8)], 1), ([(1,), (70001,), (2,)], 0)], ids=str)
+def test_joins(shapes, dim, dtype):
+    """By units of all sizes, from odd addresses, and of a part that has another dtype."""
+    parts = [(ampc.rand(*shape) * 9).to(dtype) for shape in shapes]
+    want = np.concatenate([p.numpy(force=True) for p in parts], dim)
+    assert np.array_equal(ampc.cat(parts, dim).numpy(force=True), want)
+    odd = [ampc.cat([p.reshape(-1)[:1], p.reshape(-1)])[1:].reshape(p.shape) for p in parts]  # one element off a boundary
+    assert np.array_equal(ampc.cat(odd, dim).numpy(force=True), want)
+    mixed = [parts[0].float(), *parts[1:]]
+    assert np.array_equal(ampc.cat(mixed, dim).double().numpy(force=True), want.astype(np.float64))
+
+
+def test_many_parts_are_one_launch():
+    parts = [drawn(12) for _ in range(90)]
+    assert launches(lambda: ampc.cat(parts))[0] in (1, None)
+
+
+def gradients(dtype, sizes=(3, 70, 4096, 70001, 131072 + 9, 1)):
+    return [drawn(n, dtype=dtype) for n in sizes]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64], ids=str)
+def test_the_look_over_gradients(dtype):
+    """Squares, the largest, infinities, nans, what float16 loses, the first that is not finite: of tensors of one element and of several pieces."""
+    grads = gradients(dtype)
+    grads[2][4095], grads[3][70000], grads[3][9] = float("inf"), float("nan"), float("-inf")
+    grads[1][:20] = 1e-5
+    table = ampc._C._cuda_grad_stats(grads)[0].numpy(force=True)
+    for row, wide in zip(table, as_float64(*grads)):
+        bad, finite = np.flatnonzero(~np.isfinite(wide)), wide[np.isfinite(wide)]
+        assert row[1] == np.float32(abs(finite).max()) and row[2] == np.isinf(wide).sum() and row[3] == np.isnan(wide).sum()
+        assert row[4] == ((wide != 0) & (abs(wide) < 2.0**-14)).sum() and row[5] == (bad[0] + 1 if len(bad) else 0)
+        assert len(bad) or abs(row[0] - (wide**2).sum()) <= 1e-6 * (wide**2).sum()
+    same_bits_in_any_order(lambda: [ampc._C._cuda_grad_stats(grads)[0]])
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30, 1e19, 3e-13])
+def test_norms_of_large_and_small_gradients(scale):
+    """Squares that float32 does not hold."""
+    grads = [drawn(5000) * scale, drawn(77) * scale]
+    grads[0][8:16] *= 1e-6
+    want = np.sqrt(sum((w**2).sum() for w in as_float64(*grads)))
+    assert abs(ampc.nn.utils.get_total_norm(grads).item() - want) <= 1e-6 * want
+
+
+def test_the_look_over_gradients_is_two_launches():
+    grads = gradients(ampc.float16)
+    assert launches(lambda: ampc._C._cuda_grad_stats(grads)[0])[0] in (2, None)
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_bytes_of_the_look_over_gradients():
+    grads = gradients(ampc.float16)
+    assert bytes_of(lambda: ampc._C._cuda_grad_stats(grads)[0]) <= 1.1 * sum(g.nbytes for g in grads)
+
+
+# -- rows, losses, additions at one index ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16], ids=str)
+@pytest.mark.parametrize(("rows", "n"), [(301, 40), (131, 96), (700, 260), (3, 1030), (1200, 7)], ids=str)
+def test_layer_norm_gradients_of_parameters(rows, n, dtype):
+    x, g, w = drawn(rows, n, dtype=dtype) + 5, drawn(rows, n, dtype=dtype), drawn(n, dtype=dtype)
+    leaves = [t.detach().to(dtype).requires_grad_() for t in (x, w, ampc.zeros(n))]
+    F.layer_norm(leaves[0], (n,), *leaves[1:]).backward(g)
+    wide, gs, ws = as_float64(leaves[0], g, w)
+    hat = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    close(leaves[1].grad, (gs * hat).sum(0), dtype, 64), close(leaves[2].grad, gs.sum(0), dtype, 64)
+    same_bits_in_any_order(lambda: ampc.autograd.grad(F.layer_norm(leaves[0], (n,), *leaves[1:]), leaves, g))
+
+
+def log_softmax_reference(x):
+    above = x - x.max(1, keepdims=True)
+    return above - np.log(np.exp(above).sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.float64], ids=str)
+@pytest.mark.parametrize("n", [50, 12280, 20000, 20003])
+def test_softmax_of_long_rows(n, dtype):
+    """Rows that are kept, and those that are not, in runs and one by one; rising and falling values, and what is not finite."""
+    x = drawn(5, n, dtype=dtype) * 4
+    x[1] = ampc.linspace(-9, 9, n).to(dtype)
+    x[2] = ampc.linspace(9, -9, n).to(dtype)
+    x[3, :n - 1] = float("-inf")
+    wide, g = as_float64(x)[0], drawn(5, n, dtype=dtype)
+    with np.errstate(invalid="ignore"):
+        want = log_softmax_reference(wide)
+        lse = wide[:, :1] - want[:, :1]
+    lse[3] = wide[3, -1]
+    x.requires_grad_()
+    finite = [0, 1, 2, 4]
+    for f, y, slope in ((ampc.softmax, np.exp(want), lambda g, y: y * (g - (g * y).sum(1, keepdims=True))),
+                        (ampc.log_softmax, want, lambda g, y: g - np.exp(y) * g.sum(1, keepdims=True))):
+        got = f(x, 1)
+        close(got[finite], y[finite], dtype, 16)
+        assert np.array_equal(as_float64(got[3])[0][-1:], y[3][-1:])
+        dx = ampc.autograd.grad(got, x, g, retain_graph=True)[0]
+        close(dx[finite], slope(as_float64(g)[0], as_float64(got)[0])[finite], dtype, 64)
+    close(x.logsumexp(1), lse[:, 0], dtype, 8)
+    for bad, expected in ((float("inf"), float("inf")), (float("nan"), float("nan"))):
+        row = drawn(1, n, dtype=dtype)
+        row[0, n // 2] = bad
+        assert np.array_equal(as_float64(row.logsumexp(1))[0], [expected], equal_nan=True)
+        assert row.softmax(1).isnan().all().item() and row.log_softmax(1).isnan().all().item()
+    empty = ampc.full((1, n), float("-inf")).to(dtype)
+    assert empty.logsumexp(1).item() == float("-inf") and empty.softmax(1).isnan().all().item() and empty.log_softmax(1).isnan().all().item()
+    same_bits_in_any_order(lambda: [ampc.softmax(x, 1), ampc.log_softmax(x, 1), x.logsumexp(1)])
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_bytes_of_softmax_over_many_classes():
+    """A row that shared memory does not hold is read twice; its gradient's pass for the sum reads the gradient alone."""
+    x = drawn(6, 20000, dtype=ampc.float16).requires_grad_()
+    y = ampc.log_softmax(x, 1)
+    g = drawn(6, 20000, dtype=ampc.float16)
+    assert bytes_of(lambda: ampc.log_softmax(x, 1)) <= 3.05 * x.nbytes and bytes_of(lambda: x.logsumexp(1)) <= 1.05 * x.nbytes
+    assert bytes_of(lambda: ampc.autograd.grad(y, x, g, retain_graph=True)) <= 4.05 * x.nbytes
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("shape", [(700, 33), (3, 5, 40, 9), (17, 20001)], ids=str)
+def test_cross_entropy(shape, reduction):
+    x, target = drawn(*shape).requires_grad_(), ampc.randint(0, shape[1], shape[:1] + shape[2:])
+    target[0] = -100
+    w = ampc.rand(shape[1]) + 0.5
+    loss = F.cross_entropy(x, target, w, reduction=reduction)
+    g = drawn(*loss.shape)
+    loss.backward(g)
+    wide, at = np.moveaxis(as_float64(x)[0], 1, -1).reshape(-1, shape[1]), target.numpy(force=True).reshape(-1)
+    log_p, counted = log_softmax_reference(wide), at != -100
+    at = np.where(counted, at, 0)
+    own, gs = as_float64(w)[0][at] * counted, np.broadcast_to(as_float64(g)[0].reshape(-1), at.shape)
+    each = -own * log_p[np.arange(len(at)), at]
+    want = each if reduction == "none" else each.sum() / (own.sum() if reduction == "mean" else 1)
+    slope = (np.exp(log_p) - np.eye(shape[1])[at]) * (own * gs / (own.sum() if reduction == "mean" else 1))[:, None]
+    close(loss.reshape(-1) if reduction == "none" else loss, want, ampc.float32, 16)
+    close(x.grad.movedim(1, -1).reshape(slope.shape), slope, ampc.float32, 16)
+
+
+def sum_at(index, g, shape):
+    total = np.zeros(shape)
+    np.add.at(total, index.numpy(force=True), as_float64(g)[0])
+    return total
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.float64], ids=str)
+@pytest.mark.parametrize("kind", ["frequent", "all the same", "mixed", "few", "padding"])
+def test_embedding_gradient_of_frequent_tokens(kind, dtype):
+    """Runs of one token that end within a chunk of items, at its border, and go over several."""
+    n = 100 if kind == "few" else 1500
+    index = {"frequent": ampc.randint(0, 3, (n,)), "all the same": ampc.full((n,), 7), "mixed": ampc.arange(n) // 128, "few": ampc.randint(0, 9, (n,)),
+             "padding": ampc.randint(0, 2, (n,))}[kind].to(ampc.int64)
+    table, g = drawn(13, 6, dtype=dtype).requires_grad_(), drawn(n, 6, dtype=dtype)
+    padding = 1 if kind == "padding" else None
+    backward = lambda: ampc.autograd.grad(F.embedding(index, table, padding), table, g)  # noqa: E731
+    want = sum_at(index, g, (13, 6))
+    start = drawn(13, 6, dtype=dtype)
+    close(start.index_add(0, index, g), as_float64(start)[0] + want, dtype, 16)
+    if padding is not None:
+        want[padding] = 0
+    close(backward()[0], want, dtype, 16)
+    same_bits_in_any_order(backward)
+
+
+# -- attention ----------------------------------------------------------------------------------------------------------------
+
+
+def attention_reference(q, k, v, g, mask, causal):
+    """The result and the gradients of q, k and v."""
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    top = scores.max(-1, keepdims=True)
+    p = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    p /= np.maximum(p.sum(-1, keepdims=True), 1e-300)
+    dp = g @ np.swapaxes(v, -1, -2)
+    ds = p * (dp - (dp * p).sum(-1, keepdims=True)) / np.sqrt(q.shape[-1])
+    return p @ v, ds @ k, np.swapaxes(ds, -1, -2) @ q, np.swapaxes(p, -1, -2) @ g
+
+
+ATTENTION = [((2, 2, 150, 64), 150, "causal"), ((1, 3, 40, 32), 77, None), ((2, 1, 130, 128), 33, "keeps"), ((1, 2, 17, 96), 65, "adds"), ((3, 50, 72), 50, "causal"),
+             ((1, 2, 260, 8), 100, "a row of it"), ((33, 40), 1, None)]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize(("shape", "keys", "kind"), ATTENTION, ids=str)
+def test_attention(shape, keys, kind, dtype):
+    """Several blocks of queries, tails of queries, keys and widths; causal, with masks, and rows that attend to nothing."""
+    q, k, v, g = (drawn(*shape[:-2], n, shape[-1], dtype=dtype) for n in (shape[-2], keys, keys, shape[-2]))
+    scores, mask = (*shape[:-2], shape[-2], keys), None
+    if kind == "keeps":
+        mask = ampc.rand(*scores) < 0.7
+        mask[..., 5, :] = False
+    elif kind == "adds":
+        mask = drawn(*scores, dtype=dtype)
+        mask[..., 3:9] = float("-inf")
+    elif kind == "a row of it":
+        mask = ampc.rand(keys) < 0.5
+    leaves = [t.requires_grad_() for t in (q, k, v)]
+    forward = lambda: F.scaled_dot_product_attention(*leaves, attn_mask=mask, is_causal=kind == "causal")  # noqa: E731
+    count, y = launches(forward)
+    assert count in (1, None)
+    wide = np.broadcast_to(as_float64(mask)[0] if mask.dtype is not ampc.bool else mask.numpy(force=True), scores) if mask is not None else None
+    want = attention_reference(*as_float64(q, k, v, g), wide, kind == "causal")
+    close(y, want[0], dtype, 8)
+    for got, slope in zip(ampc.autograd.grad(y, leaves, g), want[1:]):
+        close(got, slope, dtype, 16)
+    same_bits_in_any_order(lambda: [forward()])
+
+
+def test_attention_of_heads_side_by_side_and_under_autocast():
+    """Views of one projection are read in place; float32 operands are rounded first."""
+    qkv = drawn(2, 70, 3, 4, 32, dtype=ampc.float16)
+    q, k, v = (t.transpose(1, 2) for t in qkv.unbind(2))
+    count, y = launches(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+    close(y, attention_reference(*as_float64(q, k, v, q), None, True)[0], ampc.float16, 8)
+    assert count in (1, None)
+    leaves = [t.float().requires_grad_() for t in (q, k, v)]
+    with ampc.autocast("cuda", dtype=ampc.float16):
+        z = F.scaled_dot_product_attention(*leaves, is_causal=True)
+    assert z.dtype is ampc.float16 and z.equal(y)
+    z.sum().backward()
+    assert all(t.grad.dtype is ampc.float32 for t in leaves)
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_bytes_of_attention():
+    """Queries are read and results written once, keys and values once for every 128 queries: no scores."""
+    q, k, v = (drawn(2, 256, 64, dtype=ampc.float16) for _ in range(3))
+    assert bytes_of(lambda: F.scaled_dot_product_attention(q, k, v)) <= 1.05 * (2 * q.nbytes + 2 * (k.nbytes + v.nbytes))
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_the_table_is_up_to_date():
+    """docs/gpu.md has the launches as they are, and bytes that differ by no more than where memory lies."""
+    there, now = kept(), {(row.operator, row.sizes): (sum(row.kernels.values()), row.moved / row.least) for row in rows(ampc)}
+    assert list(there) == list(now)
+    assert [key for key in now if now[key][0] != there[key][0] or abs(now[key][1] - there[key][1]) > 0.02 * now[key][1]] == []
