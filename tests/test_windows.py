@@ -401,3 +401,29 @@ def test_images_of_bytes(mode, how):
     theirs, ours = (lib.nn.functional.interpolate(lib.tensor(x), mode=mode, **how) for lib in (torch, ampc))
     assert ours.dtype is ampc.uint8
     np.testing.assert_array_equal(theirs.numpy(), ours.cpu().numpy())
+
+
+# -- infinities and nan meet those windows that read them, and no other -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16])
+@pytest.mark.parametrize(("x_shape", "w_shape", "options"), [
+    ((2, 16, 8, 8), (16, 16, 3, 3), {"padding": 1}), ((2, 16, 8, 8), (24, 16, 3, 3), {}), ((2, 16, 9, 11), (16, 16, 3, 2), {"stride": 2, "padding": 1}),
+    ((2, 16, 9, 9), (16, 16, 3, 3), {"dilation": 2}), ((3, 16, 20), (16, 16, 5), {"padding": 2}), ((1, 16, 4, 5, 6), (16, 16, 2, 3, 2), {"stride": (1, 2, 1)}),
+    ((2, 3, 9, 9), (16, 3, 5, 5), {}), ((2, 8, 9, 12), (8, 1, 3, 3), {"groups": 8, "padding": 1}), ((2, 32, 9, 12), (32, 16, 3, 3), {"groups": 2})], ids=str)
+def test_a_value_that_is_not_finite_reaches_only_its_windows(dtype, x_shape, w_shape, options):
+    f = getattr(ampc.nn.functional, f"conv{len(x_shape) - 2}d")
+    for at in [(0,) * len(x_shape[2:]), tuple(n - 1 for n in x_shape[2:]), tuple(n // 2 for n in x_shape[2:]), (*(n // 2 for n in x_shape[2:-1]), x_shape[-1] - 1)]:
+        for value, of_gradient in [(float("inf"), False), (float("nan"), False), (float("inf"), True)]:
+            results = []
+            for kind in (ampc.float64, dtype):  # products with columns, whose windows hold what they read, against the dtype's own way
+                ampc.manual_seed(1)
+                x, w = ampc.rand(x_shape).to(kind) + 1, ampc.rand(w_shape).to(kind) + 1
+                y = f(x, w, **options)
+                g = ampc.ones(y.shape, dtype=kind)
+                target = g if of_gradient else x
+                target[(0, 1, *(min(i, n - 1) for i, n in zip(at, target.shape[2:])))] = value
+                x.requires_grad_(), w.requires_grad_()
+                results.append([t.isfinite() for t in (f(x, w, **options), *ampc.autograd.grad(f(x, w, **options), (x, w), g))])
+            for name, expected, got in zip(("result", "gradient of x", "gradient of w"), *results):
+                assert ampc.equal(expected, got), (name, at, value, of_gradient)

@@ -108,6 +108,7 @@ CONVOLUTIONS = [
     case("convolution, all bits", convolution, "", images=2, channels=20, outs=24, size=(9, 14), kernel=(3, 3), padding=1, heavy=True),
     case("convolution, not finite", convolution, "direct_again direct_weight_again", images=2, channels=24, outs=20, size=(9, 9), kernel=(1, 1),
          special=True),
+    case("convolution, not finite", convolution, "columns_weight_again", images=2, channels=17, outs=20, size=(9, 9), kernel=(3, 3), special=True),
     case("depthwise", convolution, "depthwise_forward depthwise_transposed depthwise_weight", images=3, channels=12, outs=12, size=(11, 21),
          kernel=(3, 3), padding=1, groups=12),
     case("depthwise", convolution, "depthwise_transposed", images=2, channels=8, outs=16, size=(9, 18), kernel=(3, 3), padding=1, stride=2, groups=4),

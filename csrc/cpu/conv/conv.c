@@ -6,6 +6,7 @@
 #include "base/ways.h"
 #include "cpu/conv/im2col.h"
 
+#include <math.h>
 #include <string.h>
 
 /* One call, and memory for one image of one group. */
@@ -186,48 +187,60 @@ int ac_cpu_convolution(const ac_run *r) {
     return failed;
 }
 
-int ac_cpu_convolution_weight(const ac_run *r) {
-    ATTRS(convolution_weight);
+/* dW as a product of g with columns, whose windows hold what they read and nothing else. */
+static int columns_weight(convolution *c, const ac_run *r) {
     const ac_tensor *x = r->in[0], *g = r->in[1];
     ac_tensor *out = r->out[0];
-    ac_window_lists l = {"convolution", &a->kernel, &a->stride, &a->padding, &a->dilation, false};
-    convolution c = {.r = r, .groups = a->groups, .images = x->shape[0]};
-    AC_TRY(ac_windows_of(&c.w, &l, x->shape + 2, a->kernel.n));
     ac_dims size = spatial_of(x);
-    c.inner = x->shape[1] / a->groups, c.outer = g->shape[1] / a->groups;
-    if (ac_direct_fits(&c.w, c.inner, c.outer, column_dtype(r))) return ac_direct_convolution_weight(r, &c.w);
-    if (ac_depthwise_fits(&c.w, c.groups, c.inner, c.outer, column_dtype(r)))
-        return ac_depthwise_convolution_weight(r, &c.w);
-    AC_TRY(open_convolution(&c, &size, column_dtype(r), false));
-    AC_WAY(columns_weight);
+    AC_TRY(open_convolution(c, &size, column_dtype(r), false));
     bool wide = x->dtype == AC_float64 || out->dtype == AC_float64;
     ac_dtype sum = wide ? AC_float64 : AC_float32;
-    int64_t k = c.inner * c.taps;
+    int64_t k = c->inner * c->taps;
     size_t sum_bytes = (size_t)(out->numel * ac_itemsize(sum)) + 1,
-           g_bytes = (size_t)(c.outer * c.positions * ac_itemsize(c.dtype)) + 1;
+           g_bytes = (size_t)(c->outer * c->positions * ac_itemsize(c->dtype)) + 1;
     char *sums = ac_alloc(sum_bytes), *dense = sums ? ac_alloc(g_bytes) : NULL;
     int failed = dense ? 0 : -1;
     if (!failed) memset(sums, 0, sum_bytes);
     ac_storage s[3];
-    ac_dims positions = c.image_shape, shape = ac_shape_of(out);
-    positions.v[0] = c.outer;
+    ac_dims positions = c->image_shape, shape = ac_shape_of(out);
+    positions.v[0] = c->outer;
     for (int64_t d = 1; d < positions.n; d++) positions.v[d] = g->shape[d + 1];
-    for (int64_t i = 0; i < c.images * c.groups && !failed; i++) {
-        int64_t n = i / c.groups, group = i % c.groups;
-        unfold_from(&c, x, n, group);
-        ac_tensor to = ac_tensor_over(&s[0], dense, c.dtype, &positions),
-                  from = ac_part_of(g, n, group * c.outer, c.outer);
+    for (int64_t i = 0; i < c->images * c->groups && !failed; i++) {
+        int64_t n = i / c->groups, group = i % c->groups;
+        unfold_from(c, x, n, group);
+        ac_tensor to = ac_tensor_over(&s[0], dense, c->dtype, &positions),
+                  from = ac_part_of(g, n, group * c->outer, c->outer);
         ac_cpu_copy_into(&to, &from);
-        ac_tensor left = matrix(&s[0], dense, c.dtype, c.outer, c.positions);
-        ac_tensor right = transposed(matrix(&s[1], c.columns, c.dtype, k, c.positions));
-        ac_tensor total = matrix(&s[2], sums + group * c.outer * k * ac_itemsize(sum), sum, c.outer, k);
-        failed = multiply(&c, &left, &right, &total, true);
+        ac_tensor left = matrix(&s[0], dense, c->dtype, c->outer, c->positions);
+        ac_tensor right = transposed(matrix(&s[1], c->columns, c->dtype, k, c->positions));
+        ac_tensor total = matrix(&s[2], sums + group * c->outer * k * ac_itemsize(sum), sum, c->outer, k);
+        failed = multiply(c, &left, &right, &total, true);
         if (ac_poll()) break;
     }
     ac_tensor all = ac_tensor_over(&s[0], sums, sum, &shape);
     if (!failed) ac_cpu_copy_into(out, &all);
     if (dense) ac_free(dense, g_bytes);
     if (sums) ac_free(sums, sum_bytes);
-    close_convolution(&c);
+    close_convolution(c);
     return failed;
+}
+
+static bool may_have_nonfinite(const ac_tensor *t) { return !ac_is_contiguous(t) || !isfinite(ac_cpu_largest(t)); }
+
+int ac_cpu_convolution_weight(const ac_run *r) {
+    ATTRS(convolution_weight);
+    const ac_tensor *x = r->in[0], *g = r->in[1];
+    ac_window_lists l = {"convolution", &a->kernel, &a->stride, &a->padding, &a->dilation, false};
+    convolution c = {.r = r, .groups = a->groups, .images = x->shape[0]};
+    AC_TRY(ac_windows_of(&c.w, &l, x->shape + 2, a->kernel.n));
+    c.inner = x->shape[1] / a->groups, c.outer = g->shape[1] / a->groups;
+    bool direct = ac_direct_fits(&c.w, c.inner, c.outer, column_dtype(r));
+    if (!direct && !ac_depthwise_fits(&c.w, c.groups, c.inner, c.outer, column_dtype(r))) {
+        AC_WAY(columns_weight);
+        return columns_weight(&c, r);
+    }
+    AC_TRY(direct ? ac_direct_convolution_weight(r, &c.w) : ac_depthwise_convolution_weight(r, &c.w));
+    if (!may_have_nonfinite(r->out[0]) || !may_have_nonfinite(x)) return 0;
+    AC_WAY(columns_weight_again); /* both ways multiply some pixels by zeros, where no window is */
+    return columns_weight(&c, r);
 }
