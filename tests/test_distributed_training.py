@@ -101,9 +101,9 @@ def killed_run(folder, draw, size, kills):
 
 
 def flat(value):
-    """All that a checkpoint holds, comparable."""
+    """All that a checkpoint holds, comparable, but the memory that steps were measured to save: a process' first step takes other memory."""
     if isinstance(value, dict):
-        return {k: flat(v) for k, v in value.items()}
+        return {k: flat(v) for k, v in value.items() if k != "memory_savings"}
     if isinstance(value, (list, tuple)):
         return [flat(v) for v in value]
     return [str(value.dtype), value.tolist()] if isinstance(value, ampc.Tensor) else value

@@ -136,10 +136,12 @@ def _say(rule: str, text: str, fix: str, file: str, line: int, once: bool = Fals
 
 def note(rule: str, text: str, fix: str) -> None:
     """Says what is about speed alone, once; of several processes of a script the first does."""
-    if not is_first() or _State.mode == "off" or rule in _State.ignored or (rule,) in _State.said:
+    if _State.mode == "off" or rule in _State.ignored or (rule,) in _State.said:
+        return
+    _State.said.add((rule,))
+    if not is_first():
         return
     file, line = call_site()
-    _State.said.add((rule,))
     _State.log.append(Report(rule, file, line, text, fix))
     warnings.warn_explicit(f"[{rule}] {text}\n    {fix}", PerformanceNote, file, line)
 
