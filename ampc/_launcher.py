@@ -64,6 +64,11 @@ def rank() -> Optional[int]:
     return None if found is None else int(found)
 
 
+def is_first() -> bool:
+    """Whether this is the only process of a script, or rank 0 of several."""
+    return rank() in (None, 0)
+
+
 def rank_of_mpi() -> Optional[int]:
     """This process' rank where MPI's own launcher or PMIx has started it; None elsewhere, such as in the script of a Slurm job."""
     found = _first(RANK_VARIABLES[:3])

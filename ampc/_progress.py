@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator, Optional
 
-from . import _launcher
+from ._launcher import is_first
 
 PAUSE = 0.1  # seconds between two updates at a line
 LINES = 10.0  # seconds between two lines where nobody watches
@@ -16,11 +16,6 @@ LINES = 10.0  # seconds between two lines where nobody watches
 def somebody_watches() -> bool:
     """Whether standard error is a terminal; it is None where a program was started without one."""
     return sys.stderr is not None and sys.stderr.isatty()
-
-
-def is_first() -> bool:
-    """Whether this is the only process of a script, or rank 0 of several."""
-    return _launcher.rank() in (None, 0)
 
 
 class _Line:

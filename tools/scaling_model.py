@@ -184,8 +184,8 @@ def figures(measured: Dict[str, Any]) -> str:
     rounds, cores = measured["rounds"], measured["cores"]
     two, four = least(rounds, 2), least(rounds, 4)
     link, alone = fitted(two), least_step(rounds, 1)
-    lines = [f"Measured on {measured['cpu']} with {cores} cores, {len(rounds)} launches; {measured['load']:.0f} processes of "
-             f"other programs wanted these cores. The link that fits two ranks best has a latency of "
+    lines = [f"Measured on {measured['cpu']} with {cores} cores, {len(rounds)} launches, with a load of {measured['load']:.0f} before them. "
+             f"The link that fits two ranks best has a latency of "
              f"{_time(link.alpha)} and a bandwidth of {1e-9 / link.beta:.2f} GB/s.", "", "## The model beside measured times", "",
              "| All-reduce | 2 ranks, measured | computed (fitted) | 4 ranks, measured | computed | measured / computed |", "|---|---|---|---|---|---|"]
     for size in sorted(two):

@@ -11,7 +11,6 @@ from .._C import Tensor, dtype
 from ..amp import GradScaler, autocast
 from ..autograd import Function, grad
 from ..nn import Module
-from ..nn.utils import clip_grad_norm_
 from ..optim import Optimizer
 from .graphs import CUDAGraph, graph, graph_pool_handle
 
@@ -138,6 +137,8 @@ class graph_step:
         else:
             scaler.scale(loss).backward()
         if self._limit is not None:
+            from ..nn.utils import clip_grad_norm_  # here, so that `import ampc` does not load it
+
             if scaler is not None:
                 scaler.unscale_(optimizer)
             clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], self._limit)

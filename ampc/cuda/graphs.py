@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import linecache
 import threading
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -126,6 +125,8 @@ def is_current_stream_capturing() -> bool:
 
 def _place(error: BaseException) -> str:
     """``train.py:12: `loss.item()`: `` of the innermost line of a script that an exception came through; "" if there is none."""
+    import linecache  # here, so that `import ampc` does not load it
+
     found, at = "", error.__traceback__
     while at is not None:
         file = at.tb_frame.f_code.co_filename

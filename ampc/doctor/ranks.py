@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from .. import _launcher
 from .._callers import call_site
 from .._events import Listener, announce, listen
 from . import guard
-from ._finding import Location
 
 
 class _Ranks(Listener):
@@ -16,7 +15,7 @@ class _Ranks(Listener):
 
     def __init__(self) -> None:
         self.apart: List[Any] = []  # modules within no_sync, the innermost last
-        self.repeated: Optional[Location] = None  # where the order of an earlier pass was begun again
+        self.repeated: Optional[Tuple[str, int]] = None  # where the order of an earlier pass was begun again
 
     def unscaling(self, number: int, iteration: int, scale: float, optimizer: Any) -> None:
         """Gradients are divided that no other rank has seen."""
