@@ -229,6 +229,7 @@ static void test_strided_panels(const ac_micro *micro) {
                             .b_next = next,
                             .a_k_stride = AC_TILE_BYTES,
                             .a_lane_stride = 64,
+                            .a_cell_stride = 4,
                             .b_cell_stride = STRIDE * 4,
                             .b_at = at,
                             .na = na,

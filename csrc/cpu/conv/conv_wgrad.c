@@ -261,6 +261,7 @@ static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t
     ac_micro_job job = {.a_next = w->g_k_steps * AC_TILE_BYTES,
                         .a_k_stride = AC_TILE_BYTES,
                         .a_lane_stride = AC_CELLS * 4,
+                        .a_cell_stride = 4,
                         .b_cell_stride = AC_LANES * 4,
                         .c_a = w->columns * AC_TILE_FLOATS,
                         .c_b = AC_TILE_FLOATS,

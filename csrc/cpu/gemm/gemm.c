@@ -146,10 +146,11 @@ static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
     const plan *p = w->p;
     job->k_steps = ac_cut_k_steps(&p->cut, k), job->add = k % p->cut.span > 0;
     job->b_next = job->a_next = job->k_steps * p->cut.bytes;
-    job->a_k_stride = p->cut.bytes, job->a_lane_stride = AC_CELLS * 4;
+    job->a_k_stride = p->cut.bytes, job->a_lane_stride = AC_CELLS * 4, job->a_cell_stride = 4;
+    if (p->micro->a_like_b) job->a_lane_stride = 4, job->a_cell_stride = AC_LANES * 4;
     if (!p->direct) return;
     job->a_lane_stride = p->call->a.lanes == 1 ? 0 : p->call->a.lane_stride * ac_itemsize(p->call->a.dtype);
-    job->a_next = AC_LANES * job->a_lane_stride, job->a_k_stride = AC_CELLS * 4;
+    job->a_next = AC_LANES * job->a_lane_stride, job->a_k_stride = AC_CELLS * 4, job->a_cell_stride = 4;
 }
 
 static void one_block(void *context, int64_t chunk, int thread) {
@@ -197,7 +198,8 @@ static void choose_blocks(plan *p, int threads) {
     const ac_micro *micro = p->micro;
     int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
     int64_t enough = least_work(micro) / (AC_TILE_FLOATS * depth) + 1;
-    int64_t a = ac_least(32, p->a_panels), b = whole_runs(ac_most(4, tiles / 32), micro->b);
+    int64_t half = ac_most(4, ac_l2_bytes() / 2 / ac_most(1, p->cut.k_steps * p->cut.bytes));
+    int64_t a = ac_least(ac_least(32, half), p->a_panels), b = whole_runs(ac_most(4, tiles / 32), micro->b);
     while (threads > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * threads && a * b > enough) {
         AC_WAY(product_smaller_blocks);
         if (a > b) a = ac_ceil_div(a, 2);
@@ -313,7 +315,7 @@ static void note_ways(const plan *p, const memory *m) {
 static void run_in(plan *p, const memory *m, char *room) {
     const ac_gemm_call *g = p->call;
     p->a = room, p->b = g->panels ? g->panels : m->b ? room + m->a : NULL, p->scratch = room + m->a + m->b;
-    if (!p->direct) pack_all(p, &g->a, false, room);
+    if (!p->direct) pack_all(p, &g->a, p->micro->a_like_b, room);
     if (m->b) pack_all(p, &g->b, true, room + m->a);
     if (!atomic_load(p->finite)) return;
     ac_parallel(p->a_blocks * p->b_blocks, m->threads, one_block, p);
