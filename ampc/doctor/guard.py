@@ -408,7 +408,7 @@ _observed = _Observed()
 
 def region_begins(dtype: Any) -> Any:
     """The outermost autocast region of a thread is to be entered: who looks at what runs in it, None where nobody does."""
-    if _observed.left <= 0 or _is_silent("autocast-without-effect"):
+    if _is_silent("autocast-without-effect") or _observed.left <= 0:
         return None
     if not _C._has_units(dtype) and not _C._cuda_count():
         return None  # before_region has told of that
