@@ -88,6 +88,18 @@ def test_half_casts_are_numpys(torch):
     assert np.array_equal(ampc.tensor(x).bfloat16().float().numpy(force=True), b, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("step", [1, 3])
+def test_relu_of_every_number_in_16_bits(dtype, step):
+    """Loops on neighbours take 16-bit values as they are; others convert them."""
+    x = ampc.arange(-32768, 32768).to(ampc.int16).view(getattr(ampc, dtype)).repeat_interleave(step)[::step]
+    g = x.flip(0).contiguous().repeat_interleave(step)[::step]
+    x32, g32 = (t.float().numpy(force=True) for t in (x, g))
+    for got, want in ((ampc.relu(x), np.where(x32 < 0, 0, x32)), (ampc._C._functions["relu_backward"](g, x), np.where(x32 <= 0, 0, g32))):
+        assert got.dtype is getattr(ampc, dtype) and np.array_equal(got.float().numpy(force=True), want, equal_nan=True)
+        assert np.array_equal(np.signbit(got.float().numpy(force=True))[want == 0], np.signbit(want)[want == 0])
+
+
 @pytest.mark.cpu
 def test_numpy_shares_memory():
     a = np.arange(6, dtype=np.float32).reshape(2, 3)

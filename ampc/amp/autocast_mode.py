@@ -19,6 +19,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HALF = (_C.float16, _C.bfloat16)
+_SERVED = ("cpu", "cuda")
 
 
 class _Said:
@@ -40,7 +41,7 @@ def _device_name(device_type: Any) -> str:
         return "cuda" if _C._cuda_count() else "cpu"
     if not isinstance(device_type, str):
         raise ValueError(f"autocast: `device_type` must be a string such as 'cpu' or 'cuda', got {type(device_type).__name__}")
-    if not is_autocast_available(device_type):
+    if device_type not in _SERVED and not is_autocast_available(device_type):
         raise RuntimeError(f"autocast: device type '{device_type}' cannot be autocast; expected 'cpu' or 'cuda'")
     return device_type
 
@@ -104,7 +105,7 @@ _C._set_policy_state(policies.state)
 
 def is_autocast_available(device_type: str) -> bool:
     """True for 'cpu' and 'cuda'; False for other devices. RuntimeError for what is no device's name."""
-    if device_type in ("cpu", "cuda"):
+    if device_type in _SERVED:
         return True
     if device_type in ("meta", "mps", "xpu", "hpu", "xla", "ipu", "mtia", "maia", "privateuseone"):
         return False

@@ -134,9 +134,14 @@ def _say(rule: str, text: str, fix: str, file: str, line: int, once: bool = Fals
     warnings.warn_explicit(f"[{rule}] {text}\n    {fix}", MisuseWarning, file, line)
 
 
+def _is_silent(rule: str) -> bool:
+    """Whether a note of this rule would not be said, because it was said before or nobody wants it."""
+    return (rule,) in _State.said or _State.mode == "off" or rule in _State.ignored
+
+
 def note(rule: str, text: str, fix: str) -> None:
     """Says what is about speed alone, once; of several processes of a script the first does."""
-    if _State.mode == "off" or rule in _State.ignored or (rule,) in _State.said:
+    if _is_silent(rule):
         return
     _State.said.add((rule,))
     if not is_first():
@@ -382,7 +387,7 @@ def before_wait(optimizer: Any, why: str) -> None:
 
 def before_region(dtype: Any) -> None:
     """A region of the CPU is opened."""
-    if _C._has_units(dtype):
+    if _is_silent("autocast-without-effect") or _C._has_units(dtype):
         return
     other = _C.bfloat16 if dtype is _C.float16 else _C.float16
     named = [str(d).split(".")[-1] for d in (dtype, other)]
@@ -403,9 +408,9 @@ _observed = _Observed()
 
 def region_begins(dtype: Any) -> Any:
     """The outermost autocast region of a thread is to be entered: who looks at what runs in it, None where nobody does."""
-    if _observed.left <= 0 or _State.mode == "off" or "autocast-without-effect" in _State.ignored:
+    if _is_silent("autocast-without-effect") or _observed.left <= 0:
         return None
-    if not _C._cuda_count() and not _C._has_units(dtype):
+    if not _C._has_units(dtype) and not _C._cuda_count():
         return None  # before_region has told of that
     if _C._watcher() is not None:  # a doctor is at work
         return None

@@ -98,7 +98,14 @@ void ac_alloc_around_fork(ac_fork_moment moment) {
     else unlock();
 }
 
-void *ac_alloc(size_t bytes) {
+/* One more block, with so much tensor data. */
+static void count(int64_t data) {
+    heap.stats.blocks++;
+    heap.stats.current += data;
+    if (heap.stats.current > heap.stats.peak) heap.stats.peak = heap.stats.current;
+}
+
+void *ac_alloc_data(size_t bytes, int64_t data) {
     size_t size = 0;
     if (bytes > ((size_t)1 << 40))
         return ac_fail_null(AC_MEMORY,
@@ -112,7 +119,7 @@ void *ac_alloc(size_t bytes) {
     lock();
     bool fail = must_fail();
     void *p = fail ? NULL : take_cached(class, size);
-    if (p) heap.stats.blocks++;
+    if (p) count(data);
     unlock();
     if (p) return p;
     if (!fail) p = from_system(size);
@@ -128,11 +135,13 @@ void *ac_alloc(size_t bytes) {
                             bytes, (long long)now.current, (long long)now.peak);
     }
     lock();
-    heap.stats.blocks++;
+    count(data);
     heap.stats.system_calls++;
     unlock();
     return p;
 }
+
+void *ac_alloc(size_t bytes) { return ac_alloc_data(bytes, 0); }
 
 void *ac_calloc(size_t bytes) {
     void *p = ac_alloc(bytes);
@@ -140,12 +149,13 @@ void *ac_calloc(size_t bytes) {
     return p;
 }
 
-void ac_free(void *p, size_t bytes) {
+void ac_free_data(void *p, size_t bytes, int64_t data) {
     if (!p) return;
     size_t size = 0;
     int class = class_of(bytes, &size);
     lock();
     heap.stats.blocks--;
+    heap.stats.current -= data;
     bool keep = (size_t)heap.stats.cached + size <= CACHE_LIMIT;
     if (keep) {
         block *b = p;
@@ -156,6 +166,8 @@ void ac_free(void *p, size_t bytes) {
     unlock();
     if (!keep) ac_system_free(p);
 }
+
+void ac_free(void *p, size_t bytes) { ac_free_data(p, bytes, 0); }
 
 void ac_memory_trim(void) {
     block *all = NULL;
@@ -187,13 +199,6 @@ ac_memory_stats ac_memory(void) {
 void ac_memory_reset_peak(void) {
     lock();
     heap.stats.peak = heap.stats.current;
-    unlock();
-}
-
-void ac_memory_count(int64_t bytes) {
-    lock();
-    heap.stats.current += bytes;
-    if (heap.stats.current > heap.stats.peak) heap.stats.peak = heap.stats.current;
     unlock();
 }
 

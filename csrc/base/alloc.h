@@ -18,6 +18,9 @@ void *ac_alloc(size_t bytes) AC_CHECKED;
 void *ac_calloc(size_t bytes) AC_CHECKED;
 /* `bytes` must be what was asked for. NULL is allowed. */
 void ac_free(void *block, size_t bytes);
+/* The same of a block that holds `data` bytes of tensor data, which are counted as such. */
+void *ac_alloc_data(size_t bytes, int64_t data) AC_CHECKED;
+void ac_free_data(void *block, size_t bytes, int64_t data);
 
 typedef struct {
     int64_t current, peak; /* bytes of live tensor data */
@@ -28,8 +31,6 @@ typedef struct {
 
 ac_memory_stats ac_memory(void);
 void ac_memory_reset_peak(void);
-/* Storage reports the tensor data it takes (positive) and gives back (negative). */
-void ac_memory_count(int64_t bytes);
 /* Returns every cached block to the system. */
 void ac_memory_trim(void);
 

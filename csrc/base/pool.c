@@ -25,10 +25,11 @@
 #define RELAX() ((void)0)
 #endif
 
-/* How often workers spin for the next job before they sleep, and the caller for workers that have not finished theirs.
- * That is long enough for the next operator of a training step or a chunk of a small one, which sleeping would make
- * several times as long, and short enough to leave the core to other processes. */
-enum { SPINS = 2000, SPINS_AT_END = 4000 };
+/* How often workers spin for the next job, and the caller for workers that have not finished theirs. Then a worker
+ * lingers: it spins until LINGER_US have passed, and sleeps. Waking a worker takes longer than an operator of a small
+ * training step, and one thread works alone on some of its operators, so a worker waits for several. It leaves the core
+ * to other processes soon after. Workers that are more than the other cores would linger in each other's way. */
+enum { SPINS = 2000, SPINS_AT_END = 4000, LINGER_US = 100 };
 enum { STACK_BYTES = 2 << 20 }; /* of a worker, whatever `ulimit -s` says */
 
 /* Chunks of one thread. It takes its own in order, and then helps the others. So a core gets the same
@@ -57,7 +58,7 @@ static struct {
     _Atomic uint32_t sleepers;
     _Atomic bool open;   /* the job may still be entered */
     _Atomic int threads; /* wanted, the caller included; 0 = not yet asked */
-    int running;         /* workers started */
+    _Atomic int running; /* workers started */
 } pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .start = PTHREAD_MUTEX_INITIALIZER};
 
 static void sleep_on(_Atomic uint32_t *word, uint32_t seen) {
@@ -69,11 +70,11 @@ static void sleep_on(_Atomic uint32_t *word, uint32_t seen) {
 #endif
 }
 
-static void wake_all(_Atomic uint32_t *word) {
+static void wake(_Atomic uint32_t *word, int threads) {
 #if defined(__linux__)
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, AC_MOST_THREADS, NULL, NULL, 0);
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
 #else
-    (void)word;
+    (void)word, (void)threads;
 #endif
 }
 
@@ -131,12 +132,24 @@ static void run_chunks(job *j, int thread) {
     }
 }
 
+static uint32_t newest_job(void) { return atomic_load_explicit(&pool.posted, memory_order_acquire); }
+
+static int64_t microseconds(void) {
+    struct timespec t;
+    return clock_gettime(CLOCK_MONOTONIC, &t) == 0 ? t.tv_sec * 1000000 + t.tv_nsec / 1000 : 0;
+}
+
+static void linger(uint32_t seen) {
+    if (atomic_load(&pool.running) >= ac_this_machine()->cores) return;
+    int64_t until = microseconds() + LINGER_US;
+    while (newest_job() == seen && microseconds() < until)
+        for (int i = 0; i < SPINS / 32 && newest_job() == seen; i++) RELAX();
+}
+
 static uint32_t wait_for_job(uint32_t seen) {
-    for (int i = 0; i < SPINS; i++) {
-        uint32_t now = atomic_load_explicit(&pool.posted, memory_order_acquire);
-        if (now != seen) return now;
-        RELAX();
-    }
+    for (int i = 0; i < SPINS && newest_job() == seen; i++) RELAX();
+    if (newest_job() == seen) linger(seen);
+    if (newest_job() != seen) return newest_job();
     atomic_fetch_add(&pool.sleepers, 1);
     while (atomic_load(&pool.posted) == seen) sleep_on(&pool.posted, seen);
     atomic_fetch_sub(&pool.sleepers, 1);
@@ -156,7 +169,7 @@ static void *worker(void *unused) {
             int thread = 1 + atomic_fetch_add(&j->joined, 1);
             if (thread <= j->workers) run_chunks(j, thread);
         }
-        if (atomic_fetch_sub(&j->active, 1) == 1 && atomic_load(&j->awaited)) wake_all(&j->active);
+        if (atomic_fetch_sub(&j->active, 1) == 1 && atomic_load(&j->awaited)) wake(&j->active, 1);
     }
     return NULL;
 }
@@ -164,7 +177,7 @@ static void *worker(void *unused) {
 /* In a child no worker exists any more, and a lock may belong to a thread that is not there. */
 void ac_pool_around_fork(ac_fork_moment moment) {
     if (moment != AC_FORK_CHILD) return;
-    pool.running = 0;
+    atomic_store(&pool.running, 0);
     atomic_store(&pool.open, false);
     atomic_store(&pool.current.active, 0);
     atomic_store(&pool.current.awaited, false);
@@ -195,7 +208,8 @@ static bool start_worker(void) {
 
 static void start_workers(int wanted) {
     (void)pthread_mutex_lock(&pool.start);
-    while (pool.running < wanted && start_worker()) pool.running++; /* else fewer threads, same result */
+    while (atomic_load(&pool.running) < wanted && start_worker()) /* else fewer threads, same result */
+        (void)atomic_fetch_add(&pool.running, 1);
     (void)pthread_mutex_unlock(&pool.start);
 }
 
@@ -227,14 +241,14 @@ void ac_parallel(int64_t chunks, int most, ac_chunk_fn fn, void *context) {
         return;
     }
     AC_WAY(threads_several);
-    if (pool.running < threads - 1) start_workers(threads - 1);
+    if (atomic_load(&pool.running) < threads - 1) start_workers(threads - 1);
     job *j = &pool.current;
     j->fn = fn, j->context = context, j->workers = threads - 1;
     deal(j, chunks, threads);
     atomic_store(&j->joined, 0);
     atomic_store(&pool.open, true);
     atomic_fetch_add(&pool.posted, 1);
-    if (atomic_load(&pool.sleepers) > 0) wake_all(&pool.posted);
+    if (atomic_load(&pool.sleepers) > 0) wake(&pool.posted, j->workers);
     run_chunks(j, 0);
     atomic_store(&pool.open, false);
     await_workers(j);

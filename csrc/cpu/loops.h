@@ -31,13 +31,16 @@ typedef struct {
 typedef struct ac_loops {
     const char *name;
     void (*point[AC_N_OPS][AC_N_OPMATHS])(int64_t n, const void *const *in, void *out, const void *attrs);
+    /* of float16 and bfloat16 as they are: operators whose result is an operand's value or 0; others have NULL */
+    void (*select[AC_N_OPS][2])(int64_t n, const void *const *in, void *out);
     /* `stride` counts elements */
     void (*load[AC_N_DTYPES][AC_N_OPMATHS])(int64_t n, const void *from, int64_t stride, void *to);
     void (*store[AC_N_OPMATHS][AC_N_DTYPES])(int64_t n, const void *from, void *to, int64_t stride);
     /* folds n values into *total */
     void (*fold[AC_N_FOLDS][AC_N_OPMATHS])(int64_t n, const void *x, double p, ac_total *total);
-    /* folds x[j] into totals[j] */
-    void (*fold_columns[AC_N_FOLDS][AC_N_OPMATHS])(int64_t n, const void *x, double p, void *totals);
+    /* folds x[r * step + j], for every row r in turn, into totals[j] */
+    void (*fold_columns[AC_N_FOLDS][AC_N_OPMATHS])(int64_t rows, int64_t n, const void *x, int64_t step, double p,
+                                                   void *totals);
     /* keys in the order of values, each xor `flip`, see order_loops.inc */
     void (*order[AC_N_OPMATHS])(int64_t n, const void *x, uint64_t flip, uint64_t *keys);
     int64_t (*first_below)(int64_t n, const uint64_t *keys, uint64_t limit);

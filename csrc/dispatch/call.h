@@ -39,8 +39,11 @@ int ac_run_into(ac_op op, ac_tensor *t, const void *attrs, ac_tensor *target) AC
 
 static inline bool ac_call_wants_record(const ac_op_call *c) {
     if (!ac_grad_enabled() || !ac_formulas[c->op]) return false;
-    for (int i = 0; i < c->n_in; i++)
-        if (c->in[i] && ac_is_floating(c->in[i]->dtype) && ac_requires_grad(c->in[i])) return true;
+    for (int i = 0; i < c->n_in; i++) {
+        const ac_tensor *t = c->in[i];
+        bool noted = t && (t->meta || t->base); /* others need no gradient */
+        if (noted && ac_is_floating(t->dtype) && ac_requires_grad(t)) return true;
+    }
     return false;
 }
 /* record: makes a node the history of the results. After a failure there are no results. */

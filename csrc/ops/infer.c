@@ -50,7 +50,7 @@ int ac_need_shape(const ac_infer *i, int input, const ac_dims *shape) {
 /* -- elementwise ------------------------------------------------------------------------------- */
 
 /* Promotion by rank: a dimensioned tensor of the highest category present decides alone. */
-ac_dtype ac_result_type(ac_tensor *const *in, int n) {
+static ac_dtype promoted(ac_tensor *const *in, int n) {
     int best[3] = {-1, -1, -1}; /* dimensioned, 0-d, number */
     for (int k = 0; k < n; k++) {
         if (!in[k]) continue;
@@ -66,6 +66,12 @@ ac_dtype ac_result_type(ac_tensor *const *in, int n) {
             result = rank == 2 && ac_is_floating((ac_dtype)best[rank]) ? (int)ac_default_dtype() : best[rank];
     }
     return (ac_dtype)result;
+}
+
+ac_dtype ac_result_type(ac_tensor *const *in, int n) {
+    bool alike = true; /* the usual case: tensors of one dtype, none a number */
+    for (int k = 0; k < n && alike; k++) alike = in[k] && in[k]->dtype == in[0]->dtype;
+    return alike && n ? in[0]->dtype : promoted(in, n);
 }
 
 /* Whole numbers of unsigned types may be negative, and wrap. */
@@ -107,23 +113,18 @@ static int whole_threshold(const ac_infer *i) {
     return 0;
 }
 
-/* What torch refuses of integers, whose results would be numbers that nobody meant. */
-static int refuse_numbers(const ac_infer *i) {
-    if (i->info == &ac_ops[AC_OP_masked_fill]) {
-        ATTRS(value);
-        return ac_scalar_held(a->value, i->compute, "masked_fill");
-    }
-    if (i->info == &ac_ops[AC_OP_threshold]) return whole_threshold(i);
-    if (i->info == &ac_ops[AC_OP_pow] && i->in[1]->is_scalar && ac_dtypes[i->compute].category == AC_INTEGER &&
-        ac_read_int(ac_data(i->in[1]), i->in[1]->dtype, 0) < 0)
-        return ac_fail(AC_RUNTIME, "pow: integers have no negative powers; convert with .float()");
-    if (i->info == &ac_ops[AC_OP_add] || i->info == &ac_ops[AC_OP_sub]) {
-        ATTRS(alpha);
-        if (a->alpha.kind == AC_FLOAT && !ac_is_floating(i->compute))
-            return ac_fail(AC_RUNTIME, "%s: `alpha` must be an integer for %s, got %g", i->info->shown,
-                           ac_dtypes[i->compute].name, a->alpha.f);
-    }
-    return 0;
+/* What torch refuses of integers: results would be numbers that nobody meant. */
+static int whole_alpha(const ac_infer *i) {
+    ATTRS(alpha);
+    if (a->alpha.kind != AC_FLOAT || ac_is_floating(i->compute)) return 0;
+    return ac_fail(AC_RUNTIME, "%s: `alpha` must be an integer for %s, got %g", i->info->shown,
+                   ac_dtypes[i->compute].name, a->alpha.f);
+}
+static int whole_power(const ac_infer *i) {
+    const ac_tensor *by = i->in[1];
+    bool whole = by->is_scalar && ac_dtypes[i->compute].category == AC_INTEGER;
+    if (!whole || ac_read_int(ac_data(by), by->dtype, 0) >= 0) return 0;
+    return ac_fail(AC_RUNTIME, "pow: integers have no negative powers; convert with .float()");
 }
 
 static int clamp_dtype(ac_infer *i) {
@@ -165,53 +166,60 @@ static int pointwise_dtype(ac_infer *i) {
 }
 
 /* What has no meaning for truth values, and what is meant. */
-static int refuse_bool(const ac_infer *i) {
-    bool sub = i->info == &ac_ops[AC_OP_sub], neg = i->info == &ac_ops[AC_OP_neg];
-    bool any = i->compute == AC_bool || (sub && (i->in[0]->dtype == AC_bool || i->in[1]->dtype == AC_bool));
-    if (!any || !(sub || neg)) return 0;
+static int refuse_bool(const ac_infer *i, bool sub) {
+    if (i->in[0]->dtype != AC_bool && !(sub && i->in[1]->dtype == AC_bool)) return 0;
     return ac_fail(AC_RUNTIME, "%s: bool tensors have no %s; use %s", i->info->shown, sub ? "difference" : "negative",
                    sub ? "^ or logical_xor" : "~ or logical_not");
 }
 
-/* Activations are of floating point alone, and have bounds. */
-static int refuse_integers(const ac_infer *i) {
-    static const ac_op floats[] = {AC_OP_gelu,       AC_OP_silu,      AC_OP_softplus,    AC_OP_elu,
-                                   AC_OP_leaky_relu, AC_OP_hardswish, AC_OP_hardsigmoid, AC_OP_mish,
-                                   AC_OP_hardshrink, AC_OP_softshrink};
-    if (i->info == &ac_ops[AC_OP_softshrink]) {
-        const ac_attrs_lambd *a = i->attrs;
-        if (!(a->lambd >= 0)) return ac_fail(AC_RUNTIME, "softshrink: `lambd` must be 0 or more, got %g", a->lambd);
+/* Activations with a curve are of floating point alone. */
+static const bool needs_floating[AC_N_OPS] = {
+    [AC_OP_gelu] = true,       [AC_OP_silu] = true,      [AC_OP_softplus] = true,    [AC_OP_elu] = true,
+    [AC_OP_leaky_relu] = true, [AC_OP_hardswish] = true, [AC_OP_hardsigmoid] = true, [AC_OP_mish] = true,
+    [AC_OP_hardshrink] = true, [AC_OP_softshrink] = true};
+static int refuse_inputs(const ac_infer *i, ac_op op) {
+    const ac_attrs_lambd *shrink = i->attrs;
+    const ac_attrs_bounds *tanh = i->attrs;
+    if (op == AC_OP_softshrink && !(shrink->lambd >= 0))
+        return ac_fail(AC_RUNTIME, "softshrink: `lambd` must be 0 or more, got %g", shrink->lambd);
+    if (op == AC_OP_hardtanh && tanh->low > tanh->high)
+        return ac_fail(AC_VALUE, "hardtanh: `min_val` %g is above `max_val` %g", tanh->low, tanh->high);
+    return needs_floating[op] ? ac_need_floating(i, 0) : 0;
+}
+
+/* What an operator refuses of the dtype that it computes in. */
+static int refuse_dtype(const ac_infer *i, ac_op op) {
+    switch (op) {
+    case AC_OP_add: return whole_alpha(i);
+    case AC_OP_sub: AC_TRY(refuse_bool(i, true)); return whole_alpha(i);
+    case AC_OP_neg: return refuse_bool(i, false);
+    case AC_OP_pow: return whole_power(i);
+    case AC_OP_threshold: return whole_threshold(i);
+    case AC_OP_masked_fill: return ac_scalar_held(((const ac_attrs_value *)i->attrs)->value, i->compute, "masked_fill");
+    case AC_OP_heaviside: return i->in[0]->is_scalar || i->in[1]->is_scalar ? 0 : ac_need_same_dtype(i, 0, 1);
+    case AC_OP_lerp:
+        for (int k = 1; k < 3; k++)
+            if (!i->in[k]->is_scalar) AC_TRY(ac_need_same_dtype(i, 0, k));
+        return 0;
+    default: return 0;
     }
-    if (i->info == &ac_ops[AC_OP_hardtanh]) {
-        const ac_attrs_bounds *a = i->attrs;
-        if (a->low > a->high) return ac_fail(AC_VALUE, "hardtanh: `min_val` %g is above `max_val` %g", a->low, a->high);
-    }
-    for (size_t k = 0; k < sizeof floats / sizeof *floats; k++)
-        if (i->info == &ac_ops[floats[k]]) return ac_need_floating(i, 0);
-    return 0;
 }
 
 int ac_infer_pointwise(ac_infer *i) {
-    AC_TRY(refuse_integers(i));
+    ac_op op = (ac_op)(i->info - ac_ops);
+    AC_TRY(refuse_inputs(i, op));
     AC_TRY(pointwise_dtype(i));
-    AC_TRY(refuse_bool(i));
-    AC_TRY(refuse_numbers(i));
-    if (i->info == &ac_ops[AC_OP_heaviside] && !i->in[0]->is_scalar && !i->in[1]->is_scalar)
-        AC_TRY(ac_need_same_dtype(i, 0, 1));
-    if (i->info == &ac_ops[AC_OP_lerp])
-        for (int k = 1; k < 3; k++)
-            if (!i->in[k]->is_scalar) AC_TRY(ac_need_same_dtype(i, 0, k));
+    AC_TRY(refuse_dtype(i, op));
     ac_spec *out = &i->out[0];
-    out->dtype = i->info->result == AC_RESULT_BOOL       ? AC_bool
-                 : i->info == &ac_ops[AC_OP_masked_fill] ? i->in[0]->dtype
-                                                         : i->compute;
-    out->shape = ac_shape_of(i->in[0]);
+    out->dtype = i->info->result == AC_RESULT_BOOL ? AC_bool : op == AC_OP_masked_fill ? i->in[0]->dtype : i->compute;
+    out->shape.n = i->in[0]->ndim;
+    for (int d = 0; d < i->in[0]->ndim; d++) out->shape.v[d] = i->in[0]->shape[d];
     for (int k = 1; k < i->n_in; k++) {
         if (ac_same_shape(i->in[k], i->in[0])) continue;
         ac_dims shape = ac_shape_of(i->in[k]);
         AC_TRY(ac_dims_broadcast(&out->shape, &shape, i->info->shown));
     }
-    return i->info == &ac_ops[AC_OP_clamp] ? clamp_dtype(i) : 0;
+    return op == AC_OP_clamp ? clamp_dtype(i) : 0;
 }
 
 int ac_infer_same(ac_infer *i) {

@@ -49,10 +49,8 @@ static ac_storage *meta_storage(int64_t bytes) {
 ac_storage *ac_storage_new(ac_device device, int64_t bytes) {
     if (device == AC_META) return meta_storage(bytes);
     if (device != AC_CPU) return gpu_storage(device, bytes);
-    ac_storage *s = ac_alloc(HEADER + (size_t)bytes);
-    if (!s) return NULL;
-    *s = (ac_storage){.refs = 1, .data = (char *)s + HEADER, .bytes = bytes};
-    ac_memory_count(bytes);
+    ac_storage *s = ac_alloc_data(HEADER + (size_t)bytes, bytes);
+    if (s) *s = (ac_storage){.refs = 1, .data = (char *)s + HEADER, .bytes = bytes};
     return s;
 }
 
@@ -79,7 +77,7 @@ void ac_storage_settled(ac_storage *s) {
 static void free_storage(ac_storage *s) {
     int64_t own = s->moved ? s->moved->own : s->bytes;
     ac_storage_settled(s);
-    ac_packed_weights_free(s);
+    if (s->packed) ac_packed_weights_free(s);
     if (s->moved) {
         ac_storage *keeps = s->moved->keeps;
         ac_free(s->moved, sizeof *s->moved);
@@ -89,8 +87,7 @@ static void free_storage(ac_storage *s) {
         if (s->release) s->release(s->owner);
         ac_free(s, sizeof *s);
     } else {
-        ac_memory_count(-own);
-        ac_free(s, HEADER + (size_t)own);
+        ac_free_data(s, HEADER + (size_t)own, own);
     }
 }
 

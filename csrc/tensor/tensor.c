@@ -10,8 +10,8 @@ static void no_py(void *py) { (void)py; }
 static void no_meta(ac_meta *meta) { (void)meta; }
 ac_tensor_hooks ac_hooks = {no_py, no_py, no_meta, NULL};
 
-ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_dims *shape, const ac_dims *strides) {
-    int64_t numel = ac_dims_numel(shape);
+/* A tensor of `storage`, which it takes over, without shape and strides. */
+static ac_tensor *plain(ac_storage *storage, ac_dtype dtype, int64_t numel, int64_t ndim) {
     ac_tensor *t = numel < 0 ? NULL : ac_alloc(sizeof *t);
     if (!t) {
         ac_storage_release(storage);
@@ -19,19 +19,27 @@ ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_
     }
     memset(t, 0, offsetof(ac_tensor, shape));
     t->refs = 1, t->storage = storage, t->numel = numel, t->dtype = dtype;
-    t->ndim = (int)shape->n;
-    for (int64_t i = 0; i < shape->n; i++) t->shape[i] = shape->v[i], t->strides[i] = strides->v[i];
+    t->ndim = (int)ndim;
+    return t;
+}
+
+ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_dims *shape, const ac_dims *strides) {
+    ac_tensor *t = plain(storage, dtype, ac_dims_numel(shape), shape->n);
+    for (int64_t i = 0; t && i < shape->n; i++) t->shape[i] = shape->v[i], t->strides[i] = strides->v[i];
     return t;
 }
 
 ac_tensor *ac_tensor_new(ac_dtype dtype, const ac_dims *shape) { return ac_tensor_new_on(AC_CPU, dtype, shape); }
 
 ac_tensor *ac_tensor_new_on(ac_device device, ac_dtype dtype, const ac_dims *shape) {
-    int64_t numel = ac_dims_numel(shape);
-    if (numel < 0) return NULL;
-    ac_storage *s = ac_storage_new(device, numel * ac_itemsize(dtype));
-    ac_dims strides = ac_dims_contiguous(shape);
-    return s ? ac_tensor_from_storage(s, dtype, shape, &strides) : NULL;
+    int64_t numel = ac_dims_numel(shape), stride = 1;
+    ac_storage *s = numel < 0 ? NULL : ac_storage_new(device, numel * ac_itemsize(dtype));
+    ac_tensor *t = s ? plain(s, dtype, numel, shape->n) : NULL;
+    for (int64_t i = shape->n - 1; t && i >= 0; i--) {
+        t->shape[i] = shape->v[i], t->strides[i] = stride;
+        stride *= ac_most(shape->v[i], 1);
+    }
+    return t;
 }
 
 static void share_counter(ac_tensor *t, const ac_tensor *from) {
@@ -123,7 +131,9 @@ ac_dims ac_shape_of(const ac_tensor *t) { return list(t->ndim, t->shape); }
 ac_dims ac_strides_of(const ac_tensor *t) { return list(t->ndim, t->strides); }
 
 bool ac_same_shape(const ac_tensor *a, const ac_tensor *b) {
-    return a->ndim == b->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+    bool same = a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim; i++) same = a->shape[i] == b->shape[i];
+    return same;
 }
 
 bool ac_is_contiguous(const ac_tensor *t) {

@@ -89,7 +89,7 @@ class FunctionModule(Module):
         """Checks or changes the options."""
 
     def _call(self, *inputs: Any) -> Any:
-        return getattr(F, self._function)(*inputs, *[self.__dict__[name] for name in self._options])
+        return getattr(F, self._function)(*inputs, *map(self.__dict__.__getitem__, self._options))
 
     def forward(self, input: Tensor) -> Tensor:
         return self._call(input)

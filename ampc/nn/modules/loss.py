@@ -19,6 +19,8 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
 ]
 
+_OLD_WORDS = frozenset(("size_average", "reduce"))
+
 
 class _AnyLoss(FunctionModule, function=""):
     """Base: a loss, whose function takes its options by their names. ``size_average`` and ``reduce`` are old words for ``reduction``."""
@@ -36,7 +38,7 @@ class _AnyLoss(FunctionModule, function=""):
                 self.register_buffer(name, options.pop(name))
 
     def _call(self, *inputs: Any) -> Any:
-        options = {name: getattr(self, name) for name in self._options if name not in ("size_average", "reduce")}
+        options = {name: getattr(self, name) for name in self._options if name not in _OLD_WORDS}
         return getattr(F, self._function)(*inputs, **options)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]

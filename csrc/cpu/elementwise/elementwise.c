@@ -21,6 +21,7 @@ typedef struct {
     ac_dtype dtypes[AC_MAX_OPERANDS]; /* out, then inputs */
     ac_dtype compute;
     bool wraps; /* a number that `compute`, a small integer, does not hold wraps before it is computed with */
+    void (*select)(int64_t n, const void *const *in, void *out); /* of 16-bit values as they are, or NULL */
 } point_call;
 
 typedef union {
@@ -42,11 +43,31 @@ static bool is_narrowed(ac_dtype from, ac_dtype to) {
     return from != to && from != AC_bool && (wide > narrow || to == AC_uint8 || (from == AC_uint8 && wide == narrow));
 }
 
+/* The loop for operands that are all of one 16-bit dtype, where the operator has one. */
+static void set_select(point_call *c) {
+    ac_dtype dtype = c->dtypes[0];
+    bool alike = ac_is_half(dtype);
+    for (int k = 1; k <= c->n_in; k++) alike = alike && c->dtypes[k] == dtype;
+    if (alike) c->select = c->loops->select[c->op][dtype == AC_bfloat16];
+}
+
+static bool are_neighbours(const point_call *c, const int64_t *strides) {
+    bool all = true;
+    for (int k = 0; k <= c->n_in; k++) all = all && strides[k] == 1;
+    return all;
+}
+
 static void point_run(void *context, int64_t n, char *const *data, const int64_t *strides, int64_t first) {
     const point_call *c = context;
     const ac_loops *loops = c->loops;
     tile buffers[AC_MAX_OPERANDS];
     (void)first;
+    if (c->select && are_neighbours(c, strides)) {
+        const void *in[AC_MAX_OPERANDS];
+        for (int k = 0; k < c->n_in; k++) in[k] = data[k + 1];
+        c->select(n, in, data[0]);
+        return;
+    }
     bool direct = c->dtypes[0] == ac_opmath_dtype(c->opmath) && strides[0] == 1;
     for (int64_t at = 0; at < n; at += AC_TILE) {
         int64_t run = n - at < AC_TILE ? n - at : AC_TILE;
@@ -99,8 +120,13 @@ int ac_cpu_pointwise(const ac_run *r) {
         run_small(r, ac_opmath_of(r->compute)))
         return 0;
     ac_tensor *operands[AC_MAX_OPERANDS] = {r->out[0]};
-    point_call c = {ac_cpu_loops(), ac_opmath_of(r->compute), r->op,      r->attrs,
-                    r->n_in,        {r->out[0]->dtype},       r->compute, false};
+    point_call c = {.loops = ac_cpu_loops(),
+                    .opmath = ac_opmath_of(r->compute),
+                    .op = r->op,
+                    .attrs = r->attrs,
+                    .n_in = r->n_in,
+                    .dtypes = {r->out[0]->dtype},
+                    .compute = r->compute};
     bool whole = ac_ops[r->op].result == AC_RESULT_KEEP || ac_ops[r->op].result == AC_RESULT_INT;
     c.wraps = c.opmath == AC_OPMATH_I64 && r->compute != AC_int64 && whole;
     AC_TRY(refuse_zero(r, c.opmath));
@@ -109,6 +135,7 @@ int ac_cpu_pointwise(const ac_run *r) {
         operands[k + 1] = r->in[k];
         c.dtypes[k + 1] = r->in[k]->dtype;
     }
+    set_select(&c);
     ac_iter it;
     ac_iter_init_by_memory(&it, operands, r->n_in + 1);
     bool slow = ac_ops[r->op].result == AC_RESULT_FLOAT;

@@ -82,11 +82,27 @@ static void join_total(ac_fold fold, ac_total *total, const ac_total *part) {
     }
 }
 
+/* Adds rows [row, end) of a block of columns, whose first value is at `base`, to `partial`. Rows are read where they
+ * lie, or several at a time where they are neighbours in memory. */
+static void fold_rows(const reduction *c, int64_t base, int64_t width, int64_t row, int64_t end, double *partial) {
+    double buffer[COLUMNS];
+    int64_t step = c->inner.stride[0], stride = c->kept.stride[c->kept.n - 1], rows = 1;
+    bool evenly = c->inner.n == 1 && stride == 1, in_place = evenly && c->x->dtype == ac_opmath_dtype(c->opmath);
+    int64_t together = in_place ? end - row : evenly && step == width ? COLUMNS / width : 1;
+    for (; row < end; row += rows) {
+        rows = ac_least(together, end - row);
+        const char *from = element(c, base + ac_space_offset(&c->inner, row));
+        const void *in =
+            in_place ? from : ac_read_run(c->loops, c->opmath, c->x->dtype, rows * width, from, stride, buffer);
+        c->loops->fold_columns[c->fold][c->opmath](rows, width, in, in_place ? step : width, c->p, partial);
+    }
+}
+
 /* One block of neighbouring columns over all reduced elements. */
 static void column_block(const reduction *c, int64_t first, int64_t width) {
-    double buffer[COLUMNS], partial[COLUMNS];
+    double partial[COLUMNS];
     ac_total totals[COLUMNS], start = start_of(c->fold);
-    int64_t base = ac_space_offset(&c->kept, first), stride = c->kept.stride[c->kept.n - 1];
+    int64_t base = ac_space_offset(&c->kept, first);
     for (int64_t j = 0; j < width; j++) totals[j] = start;
     for (int64_t row = 0; row < c->inner.numel; row += FLUSH_ROWS) {
         int64_t end = row + FLUSH_ROWS < c->inner.numel ? row + FLUSH_ROWS : c->inner.numel;
@@ -95,11 +111,7 @@ static void column_block(const reduction *c, int64_t first, int64_t width) {
             else if (c->opmath == AC_OPMATH_F64) partial[j] = start.f;
             else ((int64_t *)partial)[j] = start.i;
         }
-        for (int64_t i = row; i < end; i++) {
-            const char *from = element(c, base + ac_space_offset(&c->inner, i));
-            const void *in = ac_read_run(c->loops, c->opmath, c->x->dtype, width, from, stride, buffer);
-            c->loops->fold_columns[c->fold][c->opmath](width, in, c->p, partial);
-        }
+        fold_rows(c, base, width, row, end, partial);
         for (int64_t j = 0; j < width; j++) {
             ac_total part = {.f = c->opmath == AC_OPMATH_F32 ? (double)((float *)partial)[j] : partial[j]};
             if (c->opmath == AC_OPMATH_I64) part = (ac_total){.i = ((int64_t *)partial)[j]};

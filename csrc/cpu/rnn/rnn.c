@@ -263,7 +263,7 @@ static int backward_step(recurrence *c, const backward_room *m, int64_t step, in
         if (gru) write(c, c->dtype, width, m->du, c->du + at * width * c->item);
         if (!sums) continue;
         c->loops->load[ac_opmath_dtype(c->opmath)][AC_OPMATH_F64](width, gru ? m->du : m->dx, 1, m->wide);
-        c->loops->fold_columns[AC_FOLD_SUM][AC_OPMATH_F64](width, m->wide, 0, sums);
+        c->loops->fold_columns[AC_FOLD_SUM][AC_OPMATH_F64](1, width, m->wide, 0, 0, sums);
     }
     return multiply(c, c->du + (c->first[step] + lo) * width * c->item, c->dtype, n, width, weight_operand(c, true),
                     c->panels, m->dh, true);
