@@ -31,6 +31,8 @@ typedef struct {
 typedef struct ac_loops {
     const char *name;
     void (*point[AC_N_OPS][AC_N_OPMATHS])(int64_t n, const void *const *in, void *out, const void *attrs);
+    /* the same of neighbours in 16 bits that are taken or left by their signs, in float16 and in bfloat16, or NULL */
+    void (*point16[AC_N_OPS][2])(int64_t n, const void *const *in, void *out);
     /* `stride` counts elements */
     void (*load[AC_N_DTYPES][AC_N_OPMATHS])(int64_t n, const void *from, int64_t stride, void *to);
     void (*store[AC_N_OPMATHS][AC_N_DTYPES])(int64_t n, const void *from, void *to, int64_t stride);
