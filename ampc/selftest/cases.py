@@ -136,7 +136,7 @@ LAYERS = [
     case("norm", norm, "channels_gathered", kind="batch", shape=(3, 17, 6, 10), apart=True),
     case("norm", norm, "channels_planes", ALL, kind="group", shape=(3, 12, 7, 9), groups=4),
     case("norm", norm, "channels_set_by_set", kind="group", shape=(2, 12, 7, 9), groups=3),
-    case("norm", norm, "channels_pass_by_pass", threads=2, kind="batch", shape=(6, 1, 9, 11)),
+    case("norm", norm, "channels_pass_by_pass", threads=2, kind="group", shape=(1, 6, 9, 11), groups=1),
     case("norm and ReLU", waiting, "waiting_read waiting_computed", ALL, shape=(5, 9, 20, 21)),
     case("norm and ReLU", waiting, "waiting_read waiting_computed", FLOATS, threads=2, shape=(3, 17, 33, 31), last=True),
     case("norm, evaluated", evaluated, "", ALL, shape=(4, 5, 30, 40), training=False),

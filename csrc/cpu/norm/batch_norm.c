@@ -194,33 +194,33 @@ static int each_piece(const norm *c, piece_fn act) {
                              ROOM, some_pieces, &p);
 }
 
-/* Units of whole sets. The second pass begins where the first ended, with what is still in the cache. */
+/* Units of whole sets, of group norm. The second pass begins where the first ended, with what is still in the cache. */
 static void some_sets(void *context, int64_t begin, int64_t end, char *room) {
     const passes *p = context;
     const norm *c = p->c;
-    int64_t rows = c->groups ? c->images : 1, all = sets_of(c) / rows, blocks = ac_ceil_div(all, p->sets);
+    int64_t blocks = ac_ceil_div(c->groups, p->sets);
     for (int64_t i = begin; i < end; i++) {
-        int64_t row = i / blocks, first = i % blocks * p->sets, n = ac_least(p->sets, all - first);
-        unit u = {row, c->images / rows, 0, c->pieces, first * c->depth, n * c->depth};
+        int64_t image = i / blocks, first = i % blocks * p->sets, n = ac_least(p->sets, c->groups - first);
+        unit u = {image, 1, 0, c->pieces, first * c->depth, n * c->depth};
         do_unit(c, &u, p->first, false, room);
-        for (int64_t s = first; s < first + n; s++) p->join(c, row * all + s);
-        if (p->second) do_unit(c, &u, p->second, true, room);
+        for (int64_t s = first; s < first + n; s++) p->join(c, image * c->groups + s);
+        do_unit(c, &u, p->second, true, room);
     }
 }
 
-/* Both passes, one after the other, or set by set where every thread has some. Numbers are the same. */
+/* Both passes. Those of a set of group norm, whose planes lie together, follow each other where every thread has some
+ * sets. The planes of a channel lie apart, in all images, and each pass takes all channels. */
 static int each_set(const norm *c, piece_fn first, void (*join)(const norm *c, int64_t set), piece_fn second) {
-    passes p = {c, first, second, join, is_one_run(&c->x) ? 1 : ac_most(BLOCK / c->depth, 1)};
-    int64_t rows = c->groups ? c->images : 1, sets = sets_of(c),
-            units = rows * ac_ceil_div(sets / ac_most(rows, 1), p.sets);
+    passes p = {c, first, second, join, is_one_run(&c->x) ? 1 : ac_most(BLOCK / ac_most(c->depth, 1), 1)};
+    int64_t units = c->images * ac_ceil_div(c->groups, p.sets);
     int64_t work = c->images * c->channels * c->positions / ac_most(units, 1);
-    if (units >= ac_num_threads()) {
+    if (c->groups && units >= ac_num_threads()) {
         AC_WAY(channels_set_by_set);
         return ac_for_range_with(units, AC_GRAIN_SLOW / (work + 1) + 1, ROOM, some_sets, &p);
     }
     AC_WAY(channels_pass_by_pass);
     AC_TRY(each_piece(c, first));
-    for (int64_t s = 0; s < sets; s++) join(c, s);
+    for (int64_t s = 0; s < sets_of(c); s++) join(c, s);
     return second ? each_piece(c, second) : 0;
 }
 
