@@ -7,7 +7,7 @@ from typing import Any, List, Tuple
 
 from .convolutions import convolution, weight_bits
 from .indexing import indexing, losses, pooling, resampling
-from .layers import attention, evaluated, norm, plain, recurrence, rows
+from .layers import attention, evaluated, norm, plain, recurrence, rows, waiting
 from .passes import adamw, elementwise, memory, positions, reduction, scan, sgd
 from .products import autocast, expanded, linear, parts, product, strided, trained, unbounded, unbounded_kept, wide
 from .running import ALL, FLOATS, HALVES, Border, Case
@@ -135,6 +135,10 @@ LAYERS = [
     case("norm", norm, "channels_pieces", kind="batch", shape=(2, 3, Border("channels_pieces", 16, 4096, 8), 16)),
     case("norm", norm, "channels_gathered", kind="batch", shape=(3, 17, 6, 10), apart=True),
     case("norm", norm, "channels_planes", ALL, kind="group", shape=(3, 12, 7, 9), groups=4),
+    case("norm", norm, "channels_set_by_set", kind="group", shape=(2, 12, 7, 9), groups=3),
+    case("norm", norm, "channels_pass_by_pass", threads=2, kind="group", shape=(1, 6, 9, 11), groups=1),
+    case("norm and ReLU", waiting, "waiting_read waiting_computed", ALL, shape=(5, 9, 20, 21)),
+    case("norm and ReLU", waiting, "waiting_read waiting_computed", FLOATS, threads=2, shape=(3, 17, 33, 31), last=True),
     case("norm, evaluated", evaluated, "", ALL, shape=(4, 5, 30, 40), training=False),
     case("norm, evaluated", evaluated, "", ALL, shape=(30, 20), training=True),
     case("norm, plain", plain, "", ALL, count=20, n=300),
@@ -144,6 +148,7 @@ LAYERS = [
 
 PASSES = [
     case("elementwise", elementwise, "", ALL, n=37),
+    case("elementwise", elementwise, "bits_as_they_are", HALVES, n=2051),
     Case("elementwise", elementwise, (*LOOPS, "threads_one", "threads_several"), {"n": Border("threads_several", 1024, 1 << 18, 1024)}, ALL, 2),
     case("conversion", conversion, "", ALL, n=4099),
     case("functions", functions, "", ALL, n=1031),

@@ -266,6 +266,33 @@ def norm(d: Draw, kind: str, shape: Sequence[int], groups: int = 0, apart: bool 
     return Trial(compute, expect)
 
 
+def waiting(d: Draw, shape: Sequence[int], last: bool = False) -> Trial:
+    """ReLU of batch norm in one pass each way, less the same of two passes: somebody looks at what is between. ``last``: channels-last."""
+    x, g, n = d.reals(*shape), d.few(*shape), shape[1]
+    leaf, weight, bias, slope = d.tensor(x, True), d.tensor(d.few(n) + 0.5, True), d.tensor(d.few(n), True), d.tensor(g)
+
+    def look(t: ampc.Tensor) -> None:
+        t.data_ptr()
+
+    def once(seen: bool) -> List[ampc.Tensor]:
+        leaf.grad = weight.grad = bias.grad = None
+        it = leaf.contiguous(memory_format=ampc.channels_last) if last else leaf * 1
+        y = F.batch_norm(it, None, None, weight, bias, training=True)
+        if seen:
+            look(y)
+            y.register_hook(look)
+        z = F.relu(y)
+        z.backward(slope)
+        return [z.detach(), leaf.grad, weight.grad, bias.grad]
+
+    def compute() -> Dict[str, Any]:
+        names = ("result", "gradient of the input", "gradient of the weight", "gradient of the bias")
+        return {name: two - one for name, two, one in zip(names, once(True), once(False))}
+
+    zeros = {"result": shape, "gradient of the input": shape, "gradient of the weight": [n], "gradient of the bias": [n]}
+    return Trial(compute, lambda: {name: Bounded(np.zeros(tuple(size)), np.zeros(tuple(size))) for name, size in zeros.items()})
+
+
 def evaluated(d: Draw, shape: Sequence[int], training: bool) -> Trial:
     """Batch norm with running statistics: those it takes, or those it leaves; of positions beyond a tile, without a bias."""
     x, g, n, others = d.reals(*shape), d.few(*shape), shape[1], (0, *range(2, len(shape)))

@@ -126,7 +126,7 @@ static void mark_needed(engine *e) {
 
 /* Whether nobody but `holders` in here can see it, so that it may be written, or become a .grad itself. */
 static bool is_ours(const ac_tensor *g, int64_t holders) {
-    return g->refs == holders && !g->py && g->storage->refs == 1 && !g->base && ac_is_contiguous(g);
+    return g->refs == holders && !g->py && ac_storage_users(g->storage) == 1 && !g->base && ac_is_contiguous(g);
 }
 
 /* Adds `grad` (stolen) to a slot. */

@@ -10,6 +10,18 @@
 #include "ops/op.h"
 #include "tensor/packed_weights.h"
 
+/* Values that are not in memory yet: those of a result that waits for the call that reads it (dispatch/waiting.h). Made
+ * by the kernel, which copies what it needs to know of its operands; their storages are kept by whoever has the source.
+ */
+typedef struct ac_source {
+    /* Computes the n values from row-major position `at` on, as they would be in memory; n is at most AC_SOURCE_RUN. */
+    void (*read)(const struct ac_source *s, int64_t at, int64_t n, void *to);
+    void (*release)(struct ac_source *s);
+    ac_dtype dtype;
+    bool computed; /* a kernel has written them to the result's memory meanwhile */
+} ac_source;
+enum { AC_SOURCE_RUN = 1024 };
+
 /* One call of a kernel. */
 typedef struct {
     ac_op op;
@@ -22,6 +34,9 @@ typedef struct {
                               * are rounded to before they are multiplied */
     const ac_tensor *panels; /* products: the right operand as `pack` left it, or NULL */
     bool add;                /* products: add to what out[0] holds */
+    ac_source *waiting;      /* gives the values of in[waits], which has out[0]'s shape; or NULL: all are in memory */
+    int waits;
+    ac_source **rest; /* where the kernel may leave what gives out[0]'s values, rather than compute them; or NULL */
 } ac_run;
 
 typedef int (*ac_kernel)(const ac_run *run);
@@ -63,6 +78,8 @@ typedef struct ac_backend {
      * value stands against it. */
     int64_t (*panels_bytes)(const ac_tensor *w, ac_dtype round, bool out_first);
     bool (*pack)(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
+    /* Writes a source's values to the memory of its result, which is contiguous; NULL: no kernel leaves a source. */
+    void (*compute)(ac_source *s, const ac_tensor *result);
     /* The statistics of tensors[i] * factors[i], rounded to its dtype; writes nothing. What waits for a tensor is in
      * its factor, but for what lies on a GPU (storage.h), which the GPU reads. */
     int (*grad_stats)(ac_tensor *const *tensors, int n, const double *factors, ac_found *found);

@@ -13,6 +13,7 @@ const ac_backend ac_cpu = {
         },
     .panels_bytes = ac_cpu_panels_bytes,
     .pack = ac_cpu_pack,
+    .compute = ac_cpu_compute,
     .grad_stats = ac_cpu_grad_stats,
     .scale = ac_cpu_scale,
     .step = ac_cpu_step,

@@ -20,7 +20,23 @@ void ac_cpu_copy_into(ac_tensor *to, const ac_tensor *from);
 const void *ac_read_run(const ac_loops *loops, ac_opmath opmath, ac_dtype dtype, int64_t n, const void *from,
                         int64_t stride, void *buffer);
 
+/* Reads a source as ac_read_run reads memory: rounded to its dtype, in its opmath type; at most AC_SOURCE_RUN values.
+ */
+const void *ac_cpu_read_source(const ac_loops *loops, const ac_source *s, int64_t at, int64_t n, void *to);
+/* The source of operand k, or NULL where that is in memory. */
+static inline const ac_source *ac_source_of(const ac_run *r, int k) {
+    return r->waiting && r->waits == k && !r->waiting->computed ? r->waiting : NULL;
+}
+/* Whether an elementwise operator's operands have the result's shape, and all are row-major. */
+bool ac_cpu_in_rows(const ac_run *r);
+/* The loop over 16-bit values as they are, where the call has one, or NULL. */
+typedef void (*ac_bits_fn)(int64_t n, const void *const *in, void *out);
+ac_bits_fn ac_cpu_bits_of(const ac_run *r);
+/* Leaves the result of an elementwise operator that is in rows. */
+int ac_cpu_leave_point(const ac_run *r) AC_CHECKED;
+
 /* See backend.h. */
+void ac_cpu_compute(ac_source *s, const ac_tensor *result);
 int64_t ac_cpu_panels_bytes(const ac_tensor *w, ac_dtype round, bool out_first);
 bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
 int ac_cpu_grad_stats(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;

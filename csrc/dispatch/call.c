@@ -47,8 +47,14 @@ static int plan_and_run(ac_op_call *c) {
     return failed;
 }
 
+int ac_call_settle(const ac_op_call *c) {
+    if (c->info->kind == AC_KIND_VIEW) return ac_refuse_parts(c->in, c->n_in);
+    if (!(c->info->flags & AC_FLAG_READS)) ac_compute_waiting();
+    return ac_settle_factors(c->in, c->n_in);
+}
+
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
     ac_op_call c = ac_op_call_of(op, in, n_in, attrs, out);
-    if (ac_deferred_scales) AC_TRY(c.info->kind == AC_KIND_VIEW ? ac_refuse_parts(in, n_in) : ac_settle_all(in, n_in));
+    if (ac_deferred_scales || ac_waiting_result) AC_TRY(ac_call_settle(&c));
     return ac_autocast.active && ac_cast_of(op) != AC_CAST_KEEP ? plan_and_run(&c) : run(&c);
 }

@@ -25,6 +25,9 @@ static inline void ac_release_results(const ac_op_call *c) {
     for (int i = 0; i < c->info->n_out; i++) ac_tensor_clear(&c->out[i]);
 }
 
+/* settle: of all inputs but one that waits for a call like this. */
+int ac_call_settle(const ac_op_call *c) AC_CHECKED;
+
 /* infer: the shape function. */
 int ac_call_infer(const ac_op_call *c, ac_infer *meta) AC_CHECKED;
 

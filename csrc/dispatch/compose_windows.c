@@ -304,8 +304,11 @@ COMPOSE(avg_pool2d) { return avg_pool(s, in, attrs, 2, "avg_pool2d"); }
 COMPOSE(avg_pool3d) { return avg_pool(s, in, attrs, 3, "avg_pool3d"); }
 
 static T adaptive_avg_pool(ac_scratch *s, T const *in, const ac_attrs_parts *a, int64_t nd, const char *what) {
-    ac_dims sizes = {0};
+    ac_dims sizes = {0}, last = {.n = nd};
     NEED(part_sizes(what, in[0], &a->size, nd, &sizes));
+    bool whole = ac_is_floating(in[0]->dtype) && in[0]->numel > 0;
+    for (int64_t d = 0; d < nd; d++) whole = whole && sizes.v[d] == 1, last.v[d] = in[0]->ndim - nd + d;
+    if (whole) return ac_c_mean(s, in[0], &last, true);
     T x = nd > 1 ? ac_c_wide(s, in[0]) : in[0];
     for (int64_t d = 0, first = in[0]->ndim - nd; d < nd && x; d++) {
         ac_table t = {.kind = AC_TABLE_PARTS, .size = x->shape[first + d], .out = sizes.v[d]};

@@ -59,8 +59,15 @@ int ac_refuse_parts(ac_tensor *const *tensors, int n) {
     return 0;
 }
 
-int ac_settle_all(ac_tensor *const *tensors, int n) {
-    for (int i = 0; i < n; i++)
-        if (tensors[i]) AC_TRY(ac_settle(tensors[i]));
+int ac_settle_factors(ac_tensor *const *tensors, int n) {
+    for (int i = 0; i < n && ac_deferred_scales; i++) {
+        if (tensors[i] && tensors[i]->is_part) return ac_refuse_part();
+        if (tensors[i] && tensors[i]->storage->deferred) AC_TRY(ac_settle_now(tensors[i]->storage));
+    }
     return 0;
+}
+
+int ac_settle_all(ac_tensor *const *tensors, int n) {
+    ac_compute_waiting();
+    return ac_settle_factors(tensors, n);
 }

@@ -2,6 +2,8 @@
  * which the forking thread holds, or belongs to one thread alone. */
 #include "dispatch/fork.h"
 
+#include "dispatch/waiting.h"
+
 #include "base/alloc.h"
 #include "base/pool.h"
 #include "cuda/gpu.h"
@@ -12,9 +14,14 @@ static void gpu(ac_fork_moment moment) {
     if (moment == AC_FORK_CHILD) ac_gpu_forked();
 }
 
+static void waiting(ac_fork_moment moment) {
+    if (moment == AC_FORK_CHILD) ac_waiting_forked();
+}
+
 /* In the order in which they are taken: whoever is inside OpenBLAS takes no other lock, and memory's is held for a few
  * instructions only. */
-static void (*const owners[])(ac_fork_moment) = {ac_pool_around_fork, gpu, ac_blas_around_fork, ac_alloc_around_fork};
+static void (*const owners[])(ac_fork_moment) = {waiting, ac_pool_around_fork, gpu, ac_blas_around_fork,
+                                                 ac_alloc_around_fork};
 enum { N_OWNERS = sizeof owners / sizeof *owners };
 
 static void before(void) {

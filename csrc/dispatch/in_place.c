@@ -203,8 +203,9 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
     ac_op_call c = ac_op_call_of(op, in, n_in, attrs, &target);
     ac_infer meta;
     if (c.info->kind != AC_KIND_COMPOSITE) AC_TRY(ac_check_writable(&c, target));
-    AC_TRY(ac_settle_all(in, n_in));
-    AC_TRY(ac_settle(target));
+    if (c.info->kind == AC_KIND_COMPOSITE) ac_compute_waiting();
+    AC_TRY(ac_call_settle(&c));
+    AC_TRY(ac_settle_factors(&target, 1));
     if (c.info->kind == AC_KIND_COMPOSITE) return compose_into(&c, target);
     AC_TRY(prepare(&c, target, &meta));
     bool history =

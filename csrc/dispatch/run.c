@@ -3,6 +3,7 @@
 
 #include "dispatch/lock.h"
 #include "dispatch/placement.h"
+#include "dispatch/waiting.h"
 #include "dispatch/weight_cache.h"
 
 #include "autograd/node.h"
@@ -27,9 +28,11 @@ int ac_run_kernel(ac_run *run) {
     /* a GPU's kernels are only queued here; what waits for one is worth letting others run */
     bool unlock = device == AC_CPU ? work >= AC_LOCK_ELEMENTS : ac_ops[run->op].flags & AC_FLAG_WAITS;
     ac_kernel kernel = ac_backend_of(device)->kernels[run->op];
+    ac_begin_reading(run);
     void *state = unlock ? ac_lock.release() : NULL;
     int failed = kernel(run);
     if (unlock) ac_lock.acquire(state);
+    ac_end_reading(run, failed);
     if (ac_interrupted()) return ac_fail(AC_PYTHON, "interrupted");
     return failed && device != AC_CPU && ac_error_code() != AC_INDEX ? ac_fail_in(ac_ops[run->op].shown) : failed;
 }
@@ -102,8 +105,12 @@ static int compute_there(const ac_op_call *c, ac_device device) {
     AC_TRY(ac_call_infer(c, &meta));
     int failed = allocate(c, &meta, device);
     if (!failed) {
+        ac_source *rest = NULL;
         ac_run run = {c->op, c->operands, c->n_in, c->attrs, c->out, meta.n_out, meta.compute, NULL, false};
+        run.rest = ac_may_wait(c) ? &rest : NULL;
         failed = ac_run_product(&run);
+        if (rest && !failed) ac_let_wait(c, rest);
+        else if (rest) rest->release(rest);
     }
     if (failed) {
         ac_release_results(c);

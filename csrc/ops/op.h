@@ -49,6 +49,8 @@ enum {
     AC_FLAG_NO_HALF = 32,   /* a composite operator in float32 under autocast, which refuses 16 bits outside it */
     AC_FLAG_COUNTS = 64,    /* the shape of its result depends on values, and is known after it ran */
     AC_FLAG_WIDENS = 128,   /* a dtype that it is asked for must hold all values of the input's */
+    AC_FLAG_DEFERS = 256,   /* its result may wait for the call that reads it (dispatch/waiting.h) */
+    AC_FLAG_READS = 512,    /* reads an operand that waits, or is made of an operator that does */
 };
 enum { AC_MAX_PARAMS = 12, AC_MAX_OUT = 4 };
 enum { AC_WORD = -2 }; /* the size of an int[] for which the first of its words was given; AC_WORD - 1 the second */

@@ -2,6 +2,7 @@
 #include "python/state.h"
 
 #include "autograd/formula.h"
+#include "dispatch/waiting.h"
 #include "dispatch/write.h"
 
 #include <stddef.h>
@@ -258,6 +259,7 @@ static PyObject *backward(PyObject *module, PyObject *args) {
                                 .captured = captures ? captured : NULL,
                                 .retain_graph = retain,
                                 .create_graph = create};
+        ac_compute_waiting();
         ac_inside_enter();
         failed = ac_backward(&run);
         ac_inside_leave();

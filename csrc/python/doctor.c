@@ -7,6 +7,7 @@
 #include "autograd/provenance.h"
 #include "cpu/kernels.h"
 #include "dispatch/lock.h"
+#include "dispatch/waiting.h"
 
 #include <math.h>
 
@@ -100,6 +101,7 @@ static bool is_plain(const ac_tensor *t) {
 }
 
 static double largest_of(const ac_tensor *t) {
+    ac_compute_waiting();
     void *state = t->numel < AC_LOCK_ELEMENTS ? NULL : ac_lock.release();
     double largest = ac_cpu_largest(t);
     if (t->numel >= AC_LOCK_ELEMENTS) ac_lock.acquire(state);

@@ -215,7 +215,7 @@ static PyObject *address(PyObject *module, PyObject *o) {
 static PyObject *holders(PyObject *module, PyObject *o) {
     (void)module;
     if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
-    return PyLong_FromLongLong(ac_unwrap(o)->storage->refs);
+    return PyLong_FromLongLong(ac_storage_users(ac_unwrap(o)->storage));
 }
 
 static PyMethodDef functions[] = {{"_address", address, METH_O, NULL},

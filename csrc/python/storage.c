@@ -70,7 +70,7 @@ static PyObject *get_cdata(PyObject *self, void *unused) {
 static PyObject *get_address(PyObject *self, void *unused) {
     ac_storage *s = ((PyStorage *)self)->s;
     (void)unused;
-    if (s->deferred) AC_PY_TRY(ac_settle_now(s));
+    AC_PY_TRY(ac_settle_storage(s));
     if (s->device == AC_META) return PyLong_FromLong(0);
     return PyLong_FromVoidPtr(s->data);
 }
@@ -148,7 +148,7 @@ static PyObject *storage_slice(PyObject *module, PyObject *args) {
     ac_storage *s = storage_of(o);
     if (!s) return NULL;
     if (start < 0 || stop < start || stop > s->bytes) return PyErr_SetString(PyExc_IndexError, "out of range"), NULL;
-    AC_PY_TRY(s->deferred ? ac_settle_now(s) : 0);
+    AC_PY_TRY(ac_settle_storage(s));
     ac_storage *part = ac_storage_wrap(s->data + start, stop - start, release_parent, s);
     if (!part) return ac_raise();
     (void)ac_storage_retain(s);
@@ -238,7 +238,7 @@ static PyObject *storage_move(PyObject *module, PyObject *args) {
         ac_storage_room(to) < ac_storage_room(s))
         return PyErr_SetString(PyExc_RuntimeError, "a storage moves to new memory of the CPU that is large enough"),
                NULL;
-    AC_PY_TRY(s->deferred ? ac_settle_now(s) : 0);
+    AC_PY_TRY(ac_settle_storage(s));
     AC_PY_TRY(ac_storage_move(s, to));
     Py_RETURN_NONE;
 }
@@ -258,7 +258,7 @@ static PyObject *storage_fill(PyObject *module, PyObject *args) {
     if (!from || !may_be_filled(s)) return NULL;
     if (s == from || from->device != AC_CPU)
         return PyErr_SetString(PyExc_RuntimeError, "expected another storage"), NULL;
-    AC_PY_TRY(from->deferred ? ac_settle_now(from) : 0);
+    AC_PY_TRY(ac_settle_storage(from));
     AC_PY_TRY(ac_storage_fill(s, from));
     Py_RETURN_NONE;
 }
@@ -272,6 +272,7 @@ static PyObject *storage_drop(PyObject *module, PyObject *args) {
     ac_storage *s = storage_of(o);
     if (!s || !may_be_filled(s)) return NULL;
     if (ac_dtype_from(as, &dtype) < 0) return PyErr_SetString(PyExc_TypeError, "expected a dtype"), NULL;
+    ac_compute_waiting();
     AC_PY_TRY(ac_storage_drop(s, dtype));
     Py_RETURN_NONE;
 }

@@ -17,6 +17,7 @@ static int no_gpu(ac_device device, int64_t bytes, char **data, void **block) {
 }
 static void no_release(void *block) { (void)block; }
 int64_t ac_deferred_scales;
+ac_storage *ac_waiting_result;
 void (*ac_note_write)(ac_storage *s);
 ac_gpu_memory_hooks ac_gpu_memory = {no_gpu, no_release};
 ac_storage_hooks ac_storage_object = {no_release, no_release};

@@ -57,6 +57,11 @@ typedef struct ac_storage {
     void *owner;
 } ac_storage;
 
+/* The storage of the result that waits (dispatch/waiting.h), which has a reference of its own; or NULL. */
+extern ac_storage *ac_waiting_result;
+/* References by others. */
+static inline int64_t ac_storage_users(const ac_storage *s) { return s->refs - (s == ac_waiting_result); }
+
 /* The factors have been multiplied in, or are of no use any more. */
 void ac_storage_settled(ac_storage *s);
 static inline double ac_waiting_factor(const ac_storage *s) { return s->deferred ? s->factor : 1; }

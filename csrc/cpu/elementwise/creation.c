@@ -138,6 +138,7 @@ typedef struct {
     const ac_attrs_dropout_mask *a;
     ac_dtype dtype;
     ac_opmath opmath;
+    const ac_source *waiting; /* of the input, or NULL */
 } dropping;
 
 static void dropout_run(void *context, int64_t n, char *const *data, const int64_t *strides, int64_t first) {
@@ -146,8 +147,9 @@ static void dropout_run(void *context, int64_t n, char *const *data, const int64
     int64_t item = ac_itemsize(c->dtype);
     for (int64_t at = 0; at < n; at += AC_TILE) {
         int64_t run = n - at < AC_TILE ? n - at : AC_TILE;
-        const void *x =
-            ac_read_run(c->loops, c->opmath, c->dtype, run, data[1] + at * strides[1] * item, strides[1], in);
+        const char *from = data[1] + at * strides[1] * item;
+        const void *x = c->waiting ? ac_cpu_read_source(c->loops, c->waiting, first + at, run, in)
+                                   : ac_read_run(c->loops, c->opmath, c->dtype, run, from, strides[1], in);
         c->loops->dropout[c->opmath](run, x, c->a->p, (uint64_t)c->a->seed, (uint64_t)c->a->offset, first + at, out);
         c->loops->store[c->opmath][c->dtype](run, out, data[0] + at * strides[0] * item, strides[0]);
     }
@@ -157,7 +159,7 @@ int ac_cpu_dropout_mask(const ac_run *r) {
     ATTRS(dropout_mask);
     if (!ac_is_floating(r->in[0]->dtype))
         return ac_fail(AC_NOT_IMPLEMENTED, "dropout: needs floating point, got %s", ac_dtypes[r->in[0]->dtype].name);
-    dropping c = {ac_cpu_loops(), a, r->in[0]->dtype, ac_opmath_of(r->in[0]->dtype)};
+    dropping c = {ac_cpu_loops(), a, r->in[0]->dtype, ac_opmath_of(r->in[0]->dtype), ac_source_of(r, 0)};
     ac_tensor *operands[2] = {r->out[0], r->in[0]};
     ac_dims shape = ac_shape_of(r->out[0]);
     ac_iter it;

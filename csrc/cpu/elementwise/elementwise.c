@@ -1,6 +1,8 @@
 /* Elementwise operators, copies and casts: load into the opmath type, compute, store. */
 #include "cpu/kernels.h"
 
+#include "base/ways.h"
+
 #include <string.h>
 
 const void *ac_read_run(const ac_loops *loops, ac_opmath opmath, ac_dtype dtype, int64_t n, const void *from,
@@ -20,8 +22,8 @@ typedef struct {
     int n_in;
     ac_dtype dtypes[AC_MAX_OPERANDS]; /* out, then inputs */
     ac_dtype compute;
+    const ac_source *waiting[AC_MAX_OPERANDS]; /* of what is not in memory, else NULL */
     bool wraps; /* a number that `compute`, a small integer, does not hold wraps before it is computed with */
-    void (*select)(int64_t n, const void *const *in, void *out); /* of 16-bit values as they are, or NULL */
 } point_call;
 
 typedef union {
@@ -43,31 +45,10 @@ static bool is_narrowed(ac_dtype from, ac_dtype to) {
     return from != to && from != AC_bool && (wide > narrow || to == AC_uint8 || (from == AC_uint8 && wide == narrow));
 }
 
-/* The loop for operands that are all of one 16-bit dtype, where the operator has one. */
-static void set_select(point_call *c) {
-    ac_dtype dtype = c->dtypes[0];
-    bool alike = ac_is_half(dtype);
-    for (int k = 1; k <= c->n_in; k++) alike = alike && c->dtypes[k] == dtype;
-    if (alike) c->select = c->loops->select[c->op][dtype == AC_bfloat16];
-}
-
-static bool are_neighbours(const point_call *c, const int64_t *strides) {
-    bool all = true;
-    for (int k = 0; k <= c->n_in; k++) all = all && strides[k] == 1;
-    return all;
-}
-
 static void point_run(void *context, int64_t n, char *const *data, const int64_t *strides, int64_t first) {
     const point_call *c = context;
     const ac_loops *loops = c->loops;
     tile buffers[AC_MAX_OPERANDS];
-    (void)first;
-    if (c->select && are_neighbours(c, strides)) {
-        const void *in[AC_MAX_OPERANDS];
-        for (int k = 0; k < c->n_in; k++) in[k] = data[k + 1];
-        c->select(n, in, data[0]);
-        return;
-    }
     bool direct = c->dtypes[0] == ac_opmath_dtype(c->opmath) && strides[0] == 1;
     for (int64_t at = 0; at < n; at += AC_TILE) {
         int64_t run = n - at < AC_TILE ? n - at : AC_TILE;
@@ -75,8 +56,10 @@ static void point_run(void *context, int64_t n, char *const *data, const int64_t
         for (int k = 1; k <= c->n_in; k++) {
             const char *from = data[k] + at * strides[k] * ac_itemsize(c->dtypes[k]);
             bool filled = at > 0 && strides[k] == 0; /* a broadcast operand is read once */
-            in[k - 1] = filled ? buffers[k].f32
-                               : ac_read_run(loops, c->opmath, c->dtypes[k], run, from, strides[k], buffers[k].f32);
+            if (filled) in[k - 1] = buffers[k].f32;
+            else if (c->waiting[k])
+                in[k - 1] = ac_cpu_read_source(loops, c->waiting[k], first + at, run, buffers[k].f32);
+            else in[k - 1] = ac_read_run(loops, c->opmath, c->dtypes[k], run, from, strides[k], buffers[k].f32);
             if (c->wraps && !filled && is_narrowed(c->dtypes[k], c->compute))
                 in[k - 1] = wrapped(c, run, in[k - 1], &buffers[k]);
         }
@@ -115,10 +98,46 @@ static bool run_small(const ac_run *r, ac_opmath opmath) {
     return true;
 }
 
+/* Of 16-bit values that are taken as they are, all in rows. */
+typedef struct {
+    const ac_run *r;
+    ac_bits_fn bits;
+} bits_call;
+
+static void bits_range(void *context, int64_t begin, int64_t end) {
+    const bits_call *c = context;
+    const ac_run *r = c->r;
+    uint16_t values[AC_TILE];
+    for (int64_t at = begin; at < end; at += AC_TILE) {
+        int64_t n = ac_least(end - at, AC_TILE);
+        const void *in[AC_MAX_OPERANDS];
+        for (int k = 0; k < r->n_in; k++) {
+            const ac_source *waiting = ac_source_of(r, k);
+            in[k] = waiting ? values : (const uint16_t *)ac_data(r->in[k]) + at;
+            if (waiting) waiting->read(waiting, at, n, values);
+        }
+        c->bits(n, in, (uint16_t *)ac_data(r->out[0]) + at);
+    }
+}
+
+static int run_bits(const ac_run *r, ac_bits_fn bits) {
+    bits_call c = {r, bits};
+    AC_WAY(bits_as_they_are);
+    ac_cpu_note_loops(ac_cpu_loops());
+    ac_for_range(r->out[0]->numel, AC_GRAIN, bits_range, &c);
+    return 0;
+}
+
 int ac_cpu_pointwise(const ac_run *r) {
+    if (r->rest && ac_opmath_of(r->compute) == ac_opmath_of(r->out[0]->dtype) && ac_cpu_in_rows(r))
+        return ac_cpu_leave_point(r);
+    if (r->waiting && ac_opmath_of(r->waiting->dtype) != ac_opmath_of(r->compute))
+        ac_cpu_compute(r->waiting, r->in[r->waits]);
     if (r->op != AC_OP_floor_divide && r->op != AC_OP_remainder && r->op != AC_OP_fmod &&
         run_small(r, ac_opmath_of(r->compute)))
         return 0;
+    ac_bits_fn bits = ac_cpu_bits_of(r);
+    if (bits) return run_bits(r, bits);
     ac_tensor *operands[AC_MAX_OPERANDS] = {r->out[0]};
     point_call c = {.loops = ac_cpu_loops(),
                     .opmath = ac_opmath_of(r->compute),
@@ -134,10 +153,12 @@ int ac_cpu_pointwise(const ac_run *r) {
     for (int k = 0; k < r->n_in; k++) {
         operands[k + 1] = r->in[k];
         c.dtypes[k + 1] = r->in[k]->dtype;
+        c.waiting[k + 1] = ac_source_of(r, k);
     }
-    set_select(&c);
     ac_iter it;
-    ac_iter_init_by_memory(&it, operands, r->n_in + 1);
+    ac_dims shape = ac_shape_of(r->out[0]);
+    if (r->waiting) ac_iter_init(&it, &shape, operands, r->n_in + 1); /* a source is read in row-major order */
+    else ac_iter_init_by_memory(&it, operands, r->n_in + 1);
     bool slow = ac_ops[r->op].result == AC_RESULT_FLOAT;
     ac_iter_run(&it, slow ? AC_GRAIN_SLOW : AC_GRAIN, point_run, &c);
     return 0;

@@ -8,6 +8,17 @@
 
 static inline float ac_power_of_two(int32_t n) { return ac_from_bits((uint32_t)(n + 127) << 23); }
 
+/* e^r near 0 */
+static inline float ac_expf_part(float r) {
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return p * r * r + r + 1.0f;
+}
+
 static inline float ac_expf(float x) {
     const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     x = x > 89.0f ? 89.0f : x;       /* a nan passes both comparisons */
@@ -16,13 +27,7 @@ static inline float ac_expf(float x) {
     float n = shifted - shift;
     int32_t k = (int32_t)(ac_bits(shifted) - 0x4B400000u);
     float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
+    float p = ac_expf_part(r);
     int32_t half = k >> 1; /* in two steps, so that subnormal results and 2^128 come out right */
     return p * ac_power_of_two(half) * ac_power_of_two(k - half);
 }
@@ -67,9 +72,16 @@ static inline float ac_tanhf(float x) {
     return a < 0.625f ? near : far;
 }
 
+/* Of x in [-87, 0], or nan: the same, without what smaller and larger results take. */
+static inline float ac_expf_near(float x) {
+    float shifted = x * 1.44269504088896341f + 12582912.0f, n = shifted - 12582912.0f;
+    return ac_expf_part((x - n * 0.693359375f) - n * -2.12194440e-4f) *
+           ac_power_of_two((int32_t)(ac_bits(shifted) - 0x4B400000u));
+}
+
 /* Below 0.92 an odd polynomial, above 1 - e^(polynomial): minimax fits to erf and to log(erfc). */
 static inline float ac_erff(float x) {
-    float a = x < 0.0f ? -x : x, z = x * x;
+    float a = ac_from_bits(ac_bits(x) & 0x7FFFFFFFu), z = x * x;
     float near = -5.99085297e-4f;
     near = near * z + 4.99318002e-3f;
     near = near * z - 2.6766616e-2f;
@@ -85,8 +97,8 @@ static inline float ac_erff(float x) {
     far = far * b - 6.37180502e-1f;
     far = far * b - 1.12767814f;
     far = far * b - 1.94702857e-4f;
-    far = 1.0f - ac_expf(far);
-    far = x < 0.0f ? -far : far;
+    far = 1.0f - ac_expf_near(far); /* 0 at 0 and below, where it is not taken */
+    far = ac_from_bits(ac_bits(far) | (ac_bits(x) & 0x80000000u));
     return a < 0.921875f ? near : far;
 }
 

@@ -14,6 +14,7 @@ typedef struct {
     const ac_tensor *t;
     ac_space positions;
     int64_t image_stride, channel_stride;
+    const ac_source *waiting; /* what gives the values where they are not in memory, else NULL */
 } planes;
 
 typedef struct {
@@ -24,10 +25,11 @@ typedef struct {
     int64_t pieces;        /* of a plane */
     bool fixed;            /* backward: the statistics do not depend on x */
     planes x, g, y;
-    double *part;        /* two of each piece, [images][channels][pieces][2] */
-    double *mean, *rstd; /* of each set */
-    double *one, *two;   /* forward: scale and shift of a channel; backward: of each set, see below */
-    double *weight;      /* of each channel */
+    double *part;              /* two of each piece, [images][channels][pieces][2] */
+    double *mean, *var, *rstd; /* of each set */
+    double eps;
+    double *one, *two; /* forward: scale and shift of a channel; backward: of each set, see below */
+    double *weight;    /* of each channel */
     size_t bytes;
     char *room; /* all of these numbers */
 } norm;
@@ -43,7 +45,7 @@ static bool is_flat(const ac_tensor *x, int64_t groups) {
 
 static planes planes_of(const ac_tensor *t, bool flat) {
     uint32_t others = ((1u << t->ndim) - 1) & ~2u;
-    return (planes){t, ac_space_of(t, flat ? others : others & ~1u), flat ? 0 : t->strides[0], t->strides[1]};
+    return (planes){t, ac_space_of(t, flat ? others : others & ~1u), flat ? 0 : t->strides[0], t->strides[1], NULL};
 }
 
 static int64_t sets_of(const norm *c) { return c->groups ? c->images * c->groups : c->channels; }
@@ -75,16 +77,18 @@ static int open_norm(norm *c, const ac_tensor *x, const ac_tensor *g, const ac_t
     if (g) c->g = planes_of(g, flat);
     note_ways(c, flat);
     int64_t sets = sets_of(c), parts = 2 * c->images * c->channels * c->pieces;
-    c->bytes = (size_t)(parts + 4 * sets + 3 * c->channels + 1) * sizeof(double);
+    c->bytes = (size_t)(parts + 5 * sets + 3 * c->channels + 1) * sizeof(double);
     c->room = ac_alloc(c->bytes);
     if (!c->room) return -1;
     c->part = (double *)(void *)c->room, c->mean = c->part + parts, c->rstd = c->mean + sets;
-    c->one = c->rstd + sets, c->two = c->one + (sets > c->channels ? sets : c->channels);
+    c->var = c->rstd + sets, c->one = c->var + sets, c->two = c->one + (sets > c->channels ? sets : c->channels);
     c->weight = c->two + (sets > c->channels ? sets : c->channels);
     return 0;
 }
 
-static void close_norm(norm *c) { ac_free(c->room, c->bytes); }
+static void close_norm(norm *c) {
+    if (c->room) ac_free(c->room, c->bytes);
+}
 
 /* Number i of a small tensor, or `missing` where there is none. */
 static double number(const ac_tensor *t, int64_t i, double missing) {
@@ -123,6 +127,8 @@ static char *address_in(const planes *p, const piece *q) {
 
 /* A piece in opmath type: the tensor's own memory, or a copy in `room`. */
 static const void *read_piece(const norm *c, const planes *p, const piece *q, char *room) {
+    int64_t first = (q->image * c->channels + q->channel) * c->positions + q->at; /* in row-major order */
+    if (p->waiting) return ac_cpu_read_source(c->loops, p->waiting, first, q->n, room);
     if (is_one_run(p)) return ac_read_run(c->loops, c->opmath, p->t->dtype, q->n, address_in(p, q), 1, room);
 #define LOAD(from, stride, done, n)                                                                                    \
     c->loops->load[p->t->dtype][c->opmath](n, from, stride, room + (done) * ac_opmath_bytes(c->opmath))
@@ -142,34 +148,88 @@ static void write_piece(const norm *c, const piece *q, const char *values) {
 }
 
 typedef void (*piece_fn)(const norm *c, const piece *q, char *room);
+
+/* Pieces that one thread takes in order: those of neighbouring images, positions and channels. */
+typedef struct {
+    int64_t image, images, at, pieces, channel, channels;
+} unit;
+
+static void do_unit(const norm *c, const unit *u, piece_fn act, bool backwards, char *room) {
+    int64_t n = u->images * u->pieces;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = backwards ? n - 1 - k : k, at = u->at + i % u->pieces;
+        piece q = {.image = u->image + i / u->pieces, .at = at * AC_TILE};
+        q.n = ac_least(c->positions - q.at, AC_TILE);
+        for (q.channel = u->channel; q.channel < u->channel + u->channels; q.channel++) {
+            q.part = c->part + 2 * ((q.image * c->channels + q.channel) * c->pieces + at);
+            act(c, &q, room);
+        }
+    }
+}
+
 typedef struct {
     const norm *c;
-    piece_fn act;
-} pass;
+    piece_fn first, second;
+    void (*join)(const norm *c, int64_t set); /* what the first left of a set's pieces */
+    int64_t sets;                             /* that a unit has */
+} passes;
 
 static void some_pieces(void *context, int64_t begin, int64_t end, char *room) {
-    const pass *s = context;
-    const norm *c = s->c;
-    int64_t blocks = (c->channels + BLOCK - 1) / BLOCK;
+    const passes *p = context;
+    const norm *c = p->c;
+    int64_t blocks = ac_ceil_div(c->channels, BLOCK);
     for (int64_t i = begin; i < end; i++) {
-        int64_t at = i % c->pieces, first = i / c->pieces % blocks * BLOCK;
-        piece q = {.image = i / c->pieces / blocks, .at = at * AC_TILE};
-        q.n = c->positions - q.at < AC_TILE ? c->positions - q.at : AC_TILE;
-        for (q.channel = first; q.channel < first + BLOCK && q.channel < c->channels; q.channel++) {
-            q.part = c->part + 2 * ((q.image * c->channels + q.channel) * c->pieces + at);
-            s->act(c, &q, room);
-        }
+        unit u = {i / c->pieces / blocks, 1, i % c->pieces, 1, i / c->pieces % blocks * BLOCK, BLOCK};
+        u.channels = ac_least(u.channels, c->channels - u.channel);
+        do_unit(c, &u, p->first, false, room);
     }
 }
 
 enum { ROOM = 3 * AC_TILE * 8 };
 
 static int each_piece(const norm *c, piece_fn act) {
-    pass s = {c, act};
-    int64_t work = BLOCK * (c->positions < AC_TILE ? c->positions : AC_TILE);
-    return ac_for_range_with(c->images * c->pieces * ((c->channels + BLOCK - 1) / BLOCK),
-                             AC_GRAIN_SLOW / (work + 1) + 1, ROOM, some_pieces, &s);
+    passes p = {.c = c, .first = act};
+    int64_t work = BLOCK * ac_least(c->positions, AC_TILE);
+    return ac_for_range_with(c->images * c->pieces * ac_ceil_div(c->channels, BLOCK), AC_GRAIN_SLOW / (work + 1) + 1,
+                             ROOM, some_pieces, &p);
 }
+
+/* Units of whole sets, of group norm. The second pass begins where the first ended, with what is still in the cache. */
+static void some_sets(void *context, int64_t begin, int64_t end, char *room) {
+    const passes *p = context;
+    const norm *c = p->c;
+    int64_t blocks = ac_ceil_div(c->groups, p->sets);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t image = i / blocks, first = i % blocks * p->sets, n = ac_least(p->sets, c->groups - first);
+        unit u = {image, 1, 0, c->pieces, first * c->depth, n * c->depth};
+        do_unit(c, &u, p->first, false, room);
+        for (int64_t s = first; s < first + n; s++) p->join(c, image * c->groups + s);
+        do_unit(c, &u, p->second, true, room);
+    }
+}
+
+/* Both passes. Those of a set of group norm, whose planes lie together, follow each other where every thread has some
+ * sets. The planes of a channel lie apart, in all images, and each pass takes all channels. */
+static int each_set(const norm *c, piece_fn first, void (*join)(const norm *c, int64_t set), piece_fn second) {
+    passes p = {c, first, second, join, is_one_run(&c->x) ? 1 : ac_most(BLOCK / ac_most(c->depth, 1), 1)};
+    int64_t units = c->images * ac_ceil_div(c->groups, p.sets);
+    int64_t work = c->images * c->channels * c->positions / ac_most(units, 1);
+    if (c->groups && units >= ac_num_threads()) {
+        AC_WAY(channels_set_by_set);
+        return ac_for_range_with(units, AC_GRAIN_SLOW / (work + 1) + 1, ROOM, some_sets, &p);
+    }
+    AC_WAY(channels_pass_by_pass);
+    AC_TRY(each_piece(c, first));
+    for (int64_t s = 0; s < sets_of(c); s++) join(c, s);
+    return second ? each_piece(c, second) : 0;
+}
+
+/* What the first pass left of the pieces of a set's k-th plane, and how many planes it has. */
+static const double *parts_of(const norm *c, int64_t set, int64_t k) {
+    int64_t image = c->groups ? set / c->groups : k, channel = c->groups ? set % c->groups * c->depth + k : set;
+    return c->part + 2 * (image * c->channels + channel) * c->pieces;
+}
+static int64_t planes_in_set(const norm *c) { return c->groups ? c->depth : c->images; }
 
 /* -- forward ------------------------------------------------------------------------------------------------- */
 
@@ -183,43 +243,82 @@ static void measure(const norm *c, const piece *q, char *room) {
     q->part[1] = squares.f;
 }
 
-/* Joins the pieces' moments, in order (Chan, Golub and LeVeque 1979); rstd holds the variance for now. */
-static void join_moments(const norm *c) {
-    for (int64_t s = 0; s < sets_of(c); s++) c->mean[s] = c->rstd[s] = 0;
-    for (int64_t image = 0; image < c->images; image++)
-        for (int64_t channel = 0; channel < c->channels; channel++) {
-            int64_t s = set_of(c, image, channel), before = c->groups ? channel % c->depth : image;
-            for (int64_t p = 0; p < c->pieces; p++) {
-                const double *part = c->part + 2 * ((image * c->channels + channel) * c->pieces + p);
-                double had = (double)(before * c->positions + p * AC_TILE);
-                double has = (double)(c->positions - p * AC_TILE < AC_TILE ? c->positions - p * AC_TILE : AC_TILE);
-                double apart = part[0] - c->mean[s];
-                c->mean[s] += apart * has / (had + has);
-                c->rstd[s] += part[1] + apart * apart * had * has / (had + has);
-            }
+/* Joins the moments of a set's pieces, in order (Chan, Golub and LeVeque 1979). */
+static void join_moments(const norm *c, int64_t s) {
+    double mean = 0, squares = 0, had = 0;
+    for (int64_t k = 0; k < planes_in_set(c); k++) {
+        const double *part = parts_of(c, s, k);
+        for (int64_t p = 0; p < c->pieces; p++, part += 2) {
+            double has = (double)ac_least(c->positions - p * AC_TILE, AC_TILE), apart = part[0] - mean;
+            mean += apart * has / (had + has);
+            squares += part[1] + apart * apart * had * has / (had + has);
+            had += has;
         }
-    double count = (double)(c->positions * (c->groups ? c->depth : c->images));
-    for (int64_t s = 0; s < sets_of(c); s++) c->rstd[s] /= count;
+    }
+    c->mean[s] = mean, c->var[s] = squares / had, c->rstd[s] = 1 / sqrt(c->var[s] + c->eps);
+}
+
+static void normalize_to(const norm *c, const piece *q, char *room, void *y) {
+    int64_t s = set_of(c, q->image, q->channel);
+    const void *x = read_piece(c, &c->x, q, room);
+    c->loops->scale_shift[c->opmath](q->n, x, c->mean[s], c->rstd[s] * c->one[q->channel], c->two[q->channel], y);
 }
 
 static void normalize(const norm *c, const piece *q, char *room) {
     bool direct = is_direct(c);
-    int64_t s = set_of(c, q->image, q->channel);
-    const void *x = read_piece(c, &c->x, q, room);
     void *y = direct ? (void *)address_in(&c->y, q) : room + AC_TILE * 8;
-    c->loops->scale_shift[c->opmath](q->n, x, c->mean[s], c->rstd[s] * c->one[q->channel], c->two[q->channel], y);
+    normalize_to(c, q, room, y);
     if (!direct) write_piece(c, q, y);
 }
 
-/* Statistics are there; results and what backward needs of them. */
-static int finish_forward(norm *c, const ac_run *r, const ac_tensor *weight, const ac_tensor *bias, double eps) {
+/* The result, left to whoever reads it. */
+typedef struct {
+    ac_source source;
+    norm c;
+    ac_tensor x;
+} waiting_norm;
+
+static void read_normalized(const ac_source *source, int64_t at, int64_t n, void *to) {
+    const norm *c = &((const waiting_norm *)(const void *)source)->c;
+    double room[AC_TILE], result[AC_TILE];
+    bool direct = ac_opmath_dtype(c->opmath) == source->dtype;
+    char *y = direct ? to : (char *)result;
+    for (int64_t done = 0, run; done < n; done += run) {
+        int64_t plane = (at + done) / c->positions, from = (at + done) % c->positions;
+        piece q = {.image = plane / c->channels, .channel = plane % c->channels, .at = from};
+        q.n = run = ac_least(n - done, c->positions - from);
+        normalize_to(c, &q, (char *)room, y + done * ac_opmath_bytes(c->opmath));
+    }
+    if (!direct) c->loops->store[c->opmath][source->dtype](n, result, to, 1);
+}
+
+static void release_normalized(ac_source *source) {
+    waiting_norm *w = (waiting_norm *)(void *)source;
+    close_norm(&w->c);
+    ac_free(w, sizeof *w);
+}
+
+/* Takes over the norm's memory. */
+static int leave(norm *c, const ac_run *r) {
+    waiting_norm *w = ac_alloc(sizeof *w);
+    if (!w) return -1;
+    *w = (waiting_norm){{read_normalized, release_normalized, r->out[0]->dtype, false}, *c, *r->in[0]};
+    w->c.x.t = &w->x;
+    c->room = NULL;
+    *r->rest = &w->source;
+    return 0;
+}
+
+static void read_parameters(norm *c, const ac_tensor *weight, const ac_tensor *bias, double eps) {
+    c->eps = eps;
+    for (int64_t k = 0; k < c->channels; k++) c->one[k] = number(weight, k, 1), c->two[k] = number(bias, k, 0);
+}
+
+static void write_statistics(const norm *c, const ac_run *r) {
     for (int64_t s = 0; s < sets_of(c); s++) {
-        c->rstd[s] = 1 / sqrt(c->rstd[s] + eps);
         ac_write_double(ac_data(r->out[1]), r->out[1]->dtype, s, c->mean[s]);
         ac_write_double(ac_data(r->out[2]), r->out[2]->dtype, s, c->rstd[s]);
     }
-    for (int64_t k = 0; k < c->channels; k++) c->one[k] = number(weight, k, 1), c->two[k] = number(bias, k, 0);
-    return each_piece(c, normalize);
 }
 
 static void keep_running(const norm *c, ac_tensor *running, const double *found, double factor, double momentum) {
@@ -228,20 +327,30 @@ static void keep_running(const norm *c, ac_tensor *running, const double *found,
                         (1 - momentum) * number(running, k, 0) + momentum * factor * found[k]);
 }
 
+static void take_running(const norm *c, const ac_tensor *mean, const ac_tensor *var) {
+    for (int64_t k = 0; k < c->channels; k++) {
+        c->mean[k] = number(mean, k, 0);
+        c->rstd[k] = 1 / sqrt(number(var, k, 0) + c->eps);
+    }
+}
+
 int ac_cpu_batch_norm(const ac_run *r) {
     ATTRS(batch_norm);
     norm c;
     AC_TRY(open_norm(&c, r->in[0], NULL, r->out[0], 0));
-    int failed = a->training ? each_piece(&c, measure) : 0;
-    if (a->training) join_moments(&c);
-    for (int64_t k = 0; k < c.channels && !a->training; k++)
-        c.mean[k] = number(r->in[1], k, 0), c.rstd[k] = number(r->in[2], k, 0);
+    bool waits = r->rest && !is_flat(r->in[0], 0);
+    int failed = 0;
+    read_parameters(&c, r->in[3], r->in[4], a->eps);
+    if (!a->training) take_running(&c, r->in[1], r->in[2]);
+    if (a->training) failed = each_set(&c, measure, join_moments, waits ? NULL : normalize);
+    else if (!waits) failed = each_piece(&c, normalize);
     double count = (double)(c.images * c.positions);
     if (!failed && a->training && count > 0 && r->in[1] && r->in[2] && !ac_interrupted()) {
         keep_running(&c, r->in[1], c.mean, 1, a->momentum);
-        keep_running(&c, r->in[2], c.rstd, count / (count - 1), a->momentum);
+        keep_running(&c, r->in[2], c.var, count / (count - 1), a->momentum);
     }
-    if (!failed) failed = finish_forward(&c, r, r->in[3], r->in[4], a->eps);
+    if (!failed) write_statistics(&c, r);
+    if (!failed && waits) failed = leave(&c, r);
     close_norm(&c);
     return failed;
 }
@@ -250,9 +359,9 @@ int ac_cpu_group_norm(const ac_run *r) {
     ATTRS(group_norm);
     norm c;
     AC_TRY(open_norm(&c, r->in[0], NULL, r->out[0], a->num_groups));
-    int failed = each_piece(&c, measure);
-    join_moments(&c);
-    if (!failed) failed = finish_forward(&c, r, r->in[1], r->in[2], a->eps);
+    read_parameters(&c, r->in[1], r->in[2], a->eps);
+    int failed = each_set(&c, measure, join_moments, normalize);
+    if (!failed) write_statistics(&c, r);
     close_norm(&c);
     return failed;
 }
@@ -265,21 +374,30 @@ static void measure_gradient(const norm *c, const piece *q, char *room) {
     c->loops->centred_sums[c->opmath](q->n, g, x, c->mean[set_of(c, q->image, q->channel)], q->part);
 }
 
-/* The gradients of weight and bias; and of each set, the means of g w and of g w xhat, in `one` and `two`. */
-static void join_gradients(const norm *c, double *dweight, double *dbias) {
-    double count = (double)(c->positions * (c->groups ? c->depth : c->images));
-    for (int64_t s = 0; s < sets_of(c); s++) c->one[s] = c->two[s] = 0;
-    for (int64_t k = 0; k < c->channels; k++) dweight[k] = dbias[k] = 0;
-    for (int64_t image = 0; image < c->images; image++)
-        for (int64_t channel = 0; channel < c->channels; channel++) {
-            int64_t s = set_of(c, image, channel);
-            const double *part = c->part + 2 * (image * c->channels + channel) * c->pieces;
-            for (int64_t p = 0; p < c->pieces; p++, part += 2) {
-                double hat = part[1] * c->rstd[s];
-                dbias[channel] += part[0], dweight[channel] += hat;
-                c->one[s] += c->weight[channel] * part[0] / count, c->two[s] += c->weight[channel] * hat / count;
-            }
+/* Of a set, the means of g w and of g w xhat, in `one` and `two`. */
+static void join_gradients(const norm *c, int64_t s) {
+    double count = (double)(c->positions * planes_in_set(c)), one = 0, two = 0;
+    for (int64_t k = 0; k < planes_in_set(c); k++) {
+        const double *part = parts_of(c, s, k);
+        double w = c->weight[c->groups ? s % c->groups * c->depth + k : s];
+        for (int64_t p = 0; p < c->pieces; p++, part += 2)
+            one += w * part[0] / count, two += w * (part[1] * c->rstd[s]) / count;
+    }
+    c->one[s] = one, c->two[s] = two;
+}
+
+/* Gradients of weight and bias. */
+static void parameter_gradients(const norm *c, ac_tensor *dw, ac_tensor *db) {
+    for (int64_t k = 0; k < c->channels; k++) {
+        double dweight = 0, dbias = 0;
+        for (int64_t image = 0; image < c->images; image++) {
+            const double *part = c->part + 2 * (image * c->channels + k) * c->pieces;
+            for (int64_t p = 0; p < c->pieces; p++, part += 2)
+                dbias += part[0], dweight += part[1] * c->rstd[set_of(c, image, k)];
         }
+        ac_write_double(ac_data(dw), dw->dtype, k, dweight);
+        ac_write_double(ac_data(db), db->dtype, k, dbias);
+    }
 }
 
 /* rstd (g w - one - xhat two), or rstd g w where the statistics are fixed: an infinity in x is not looked at */
@@ -299,23 +417,15 @@ static void propagate(const norm *c, const piece *q, char *room) {
 
 /* g, x, mean, rstd, weight give dx, dweight, dbias. */
 static int backward(const ac_run *r, int64_t groups, bool fixed) {
-    ac_tensor *dw = r->out[1], *db = r->out[2];
     norm c;
     AC_TRY(open_norm(&c, r->in[1], r->in[0], r->out[0], groups));
     c.fixed = fixed;
-    size_t bytes = (size_t)(2 * c.channels + 1) * sizeof(double);
-    double *sums = ac_alloc(bytes);
-    int failed = sums ? 0 : -1;
+    if (r->waiting && is_flat(r->in[1], groups)) ac_cpu_compute(r->waiting, r->in[0]);
+    c.g.waiting = ac_source_of(r, 0);
     for (int64_t s = 0; s < sets_of(&c); s++) c.mean[s] = number(r->in[2], s, 0), c.rstd[s] = number(r->in[3], s, 0);
     for (int64_t k = 0; k < c.channels; k++) c.weight[k] = number(r->in[4], k, 1);
-    if (!failed) failed = each_piece(&c, measure_gradient);
-    if (!failed) join_gradients(&c, sums, sums + c.channels);
-    for (int64_t k = 0; k < c.channels && !failed; k++) {
-        ac_write_double(ac_data(dw), dw->dtype, k, sums[k]);
-        ac_write_double(ac_data(db), db->dtype, k, sums[c.channels + k]);
-    }
-    if (!failed) failed = each_piece(&c, propagate);
-    if (sums) ac_free(sums, bytes);
+    int failed = each_set(&c, measure_gradient, join_gradients, propagate);
+    if (!failed) parameter_gradients(&c, r->out[1], r->out[2]);
     close_norm(&c);
     return failed;
 }
