@@ -50,7 +50,7 @@ enum {
     AC_FLAG_COUNTS = 64,    /* the shape of its result depends on values, and is known after it ran */
     AC_FLAG_WIDENS = 128,   /* a dtype that it is asked for must hold all values of the input's */
 };
-enum { AC_MAX_PARAMS = 12, AC_MAX_OUT = 4 };
+enum { AC_MAX_PARAMS = 13, AC_MAX_OUT = 4 };
 enum { AC_WORD = -2 }; /* the size of an int[] for which the first of its words was given; AC_WORD - 1 the second */
 
 typedef enum {
