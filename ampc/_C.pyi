@@ -115,6 +115,12 @@ class __eigh_result(NamedTuple):
     eigenvalues: Tensor
     eigenvectors: Tensor
 
+class __flash_attention_backward_result(NamedTuple):
+    dquery: Tensor
+    dkey: Tensor
+    dvalue: Tensor
+    dmask: Tensor
+
 class __fractional_max_pool_result(NamedTuple):
     values: Tensor
     indices: Tensor

@@ -377,6 +377,7 @@ SAMPLES: dict[str, list[Sample]] = {
                         Sample((real(140, 3), real(5, 3), real(5, 2), real(140, 5), 0.6, False), torch=None, grad=False, frozen=(3,),
                                reference=lambda q, k, v, m, s, c: softmax(q @ k.T * s + m, -1) @ v)],
     "fused_attention_backward": [Sample((real(2, 4, 2), real(2, 4, 3), real(2, 5, 3), real(2, 5, 2), None, 0.6, False), torch=None)],
+    "flash_attention": [], "flash_attention_backward": [],  # on a GPU alone, in 16 bits: test_cuda_attention.py
     "lstm_cell": [Sample((real(2, 3), real(2, 4), real(2, 4), real(16, 3) * 0.5, real(16, 4) * 0.5, real(16), real(16)), reference=lstm_cell, torch=lstm_cell_of_torch)],
     "gru_cell": [Sample((real(2, 3), real(2, 4), real(12, 3) * 0.5, real(12, 4) * 0.5, real(12), real(12)), reference=gru_cell)],
     "rnn_tanh_cell": [Sample((real(2, 3), real(2, 4), real(4, 3), real(4, 4)), torch=None, reference=lambda x, h, w, u: np.tanh(x @ w.T + h @ u.T))],

@@ -213,8 +213,8 @@ def multiplications(op: str, x: list, y: tuple) -> int:
         return int(positions.numel() * x[1].numel() // max(x[1].shape[0], 1))
     if op == "convolution_weight":
         return int(x[1].numel() * y[0].numel() // max(y[0].shape[0], 1))
-    if op in ("fused_attention", "fused_attention_backward"):
-        many, keys = (2, x[1]) if op == "fused_attention" else (5, x[2])
+    if op.startswith(("fused_attention", "flash_attention")):
+        many, keys = (5, x[2]) if op.endswith("_backward") else (2, x[1])
         return int(many * x[0].numel() * keys.shape[-2])
     if op in ("recurrence", "recurrence_backward"):
         steps, weight = (x[0], x[2]) if op == "recurrence" else (x[2], x[-1])

@@ -79,7 +79,8 @@ _FORMULAS: Dict[str, Callable[[_Shapes, _Shapes], Tuple[str, int]]] = {
     "mm": lambda inputs, _: ("aten.mm", _product(*inputs[:2])),
     "bmm": lambda inputs, _: ("aten.bmm", _product(*inputs[:2])),
     "linear": _linear, "convolution": _convolution, "convolution_weight": _convolution_weight,
-    "fused_attention": _attention, "fused_attention_backward": _attention_backward,
+    **dict.fromkeys(("fused_attention", "flash_attention"), _attention),
+    **dict.fromkeys(("fused_attention_backward", "flash_attention_backward"), _attention_backward),
     "recurrence": _recurrence, "recurrence_backward": _recurrence_backward,
 }
 flop_registry: Dict[str, Callable[..., int]] = {}

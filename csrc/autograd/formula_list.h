@@ -24,7 +24,7 @@
     ENTRY(atan2) ENTRY(hypot) ENTRY(copysign) ENTRY(logaddexp) ENTRY(logaddexp2) ENTRY(xlogy)   \
     ENTRY(cumsum) ENTRY(cumprod) ENTRY(logcumsumexp) ENTRY(linear_scan) ENTRY(flip)   \
     ENTRY(convolution) ENTRY(convolution_weight) ENTRY(im2col) ENTRY(col2im) ENTRY(max_pool) ENTRY(resample) \
-    ENTRY(diagonal) ENTRY(unfold) ENTRY(fused_attention) ENTRY(recurrence) \
+    ENTRY(diagonal) ENTRY(unfold) ENTRY(fused_attention) ENTRY(flash_attention) ENTRY(recurrence) \
     ENTRY(lgamma) ENTRY(digamma) ENTRY(polygamma) ENTRY(i0) ENTRY(i1) ENTRY(i0e) ENTRY(i1e) ENTRY(bessel_k0) ENTRY(bessel_k1) \
     ENTRY(scaled_k0) ENTRY(scaled_k1) ENTRY(bessel_j0) ENTRY(bessel_j1) ENTRY(bessel_y0) ENTRY(bessel_y1) ENTRY(spherical_bessel_j0) \
     ENTRY(erfcx) ENTRY(ndtr) ENTRY(log_ndtr) ENTRY(ndtri) ENTRY(entr) ENTRY(xlog1py) ENTRY(zeta) ENTRY(igamma) ENTRY(igammac) ENTRY(slope) ENTRY(gamma_of) ENTRY(dirichlet_of) \

@@ -170,7 +170,7 @@ static T wide_product(ac_scratch *s, T x, T y) {
 }
 
 /* The weights, in operators that differentiate again. */
-static T attention_weights(ac_formula *c, const ac_attrs_fused_attention *a, T q, T k) {
+static T attention_weights(ac_formula *c, const ac_attrs_flash_attention *a, T q, T k) {
     ac_scratch *s = &c->scratch;
     T scores = TIMES(wide_product(s, q, TR(k)), a->scale);
     if (!scores) return NULL;
@@ -190,24 +190,31 @@ static T attention_weights(ac_formula *c, const ac_attrs_fused_attention *a, T q
     return WHERE(some, ac_c_call(s, AC_OP_softmax, &along, 1, WHERE(some, scores, NUM(0))), NUM(0));
 }
 
-static void give_by_parts(ac_formula *c, const ac_attrs_fused_attention *a) {
+static T dropped(ac_scratch *s, T x, const ac_attrs_flash_attention *a) {
+    return a->drop.p > 0 ? ac_c_call(s, AC_OP_dropout_mask, &a->drop, 1, x) : x;
+}
+
+static void give_by_parts(ac_formula *c, const ac_attrs_flash_attention *a) {
     ac_scratch *s = &c->scratch;
     ac_dims last = {1, {-1}};
     T q = SAVED(0), k = SAVED(1), v = SAVED(2), g = incoming(c, ac_f_input(c, 0)), p = attention_weights(c, a, q, k);
-    T dp = wide_product(s, g, TR(v));
-    T ds = TIMES(MUL(p, SUB(dp, ac_c_sum_over(s, MUL(dp, p), &last, true))), a->scale);
+    T dp = dropped(s, wide_product(s, g, TR(v)), a);
+    T slopes = MUL(p, SUB(dp, ac_c_sum_over(s, MUL(dp, p), &last, true))), ds = TIMES(slopes, a->scale);
     if (!ds) return;
+    p = dropped(s, p, a);
     if (ac_is_half(q->dtype)) ds = ac_c_cast(s, ds, q->dtype), p = ac_c_cast(s, p, v->dtype);
     T given[3] = {BIN(matmul, ds, k), BIN(matmul, TR(ds), q), BIN(matmul, TR(p), g)};
     for (int i = 0; i < 3; i++) GIVE(i, ac_c_cast(s, given[i], ac_f_input(c, i)->dtype));
+    if (ac_f_has(c, 3)) GIVE(3, ac_c_cast(s, slopes, ac_f_input(c, 3)->dtype));
 }
 
 FORMULA(fused_attention) {
     ATTR(fused_attention);
     ac_autocast_state outer;
-    if (c->graph || ac_f_input(c, 0)->device != AC_CPU) {
+    if (c->graph) {
+        ac_attrs_flash_attention same = {.scale = a->scale, .is_causal = a->is_causal};
         outer = ac_f_as_forward(c);
-        give_by_parts(c, a);
+        give_by_parts(c, &same);
         ac_autocast_resume(&outer);
         DONE;
     }
@@ -221,5 +228,21 @@ FORMULA(fused_attention) {
     int failed = ac_c_call_many(s, AC_OP_fused_attention_backward, &back, in, 5, out);
     ac_autocast_resume(&outer);
     for (int i = 0; i < 3 && !failed; i++) GIVE(i, ac_c_cast(s, out[i], ac_f_input(c, i)->dtype));
+    DONE;
+}
+
+FORMULA(flash_attention) {
+    ATTR(flash_attention);
+    if (c->graph) {
+        give_by_parts(c, a);
+        DONE;
+    }
+    bool of_mask = ac_f_has(c, 3) && WANTS(3);
+    ac_attrs_flash_attention_backward back = {*a, of_mask};
+    T out[AC_MAX_OUT],
+        in[7] = {incoming(c, ac_f_input(c, 0)), SAVED(0), SAVED(1), SAVED(2), MAYBE(3), RESULT(0), RESULT(1)};
+    if (s->failed || ac_c_call_many(s, AC_OP_flash_attention_backward, &back, in, 7, out) < 0) return -1;
+    for (int i = 0; i < 3; i++) GIVE(i, out[i]);
+    if (of_mask) GIVE(3, ac_c_cast(s, out[3], ac_f_input(c, 3)->dtype));
     DONE;
 }

@@ -268,15 +268,29 @@ typedef struct {
     int64_t row;
 } ac_gpu_rows_2d;
 
-enum { AC_GPU_ATTENTION_QUERIES = 128, AC_GPU_ATTENTION_ROOM = 40 * 1024 /* shared bytes */ };
+/* Of a block: queries forward; queries or keys backward; shared bytes. */
+enum { AC_GPU_ATTENTION_QUERIES = 128, AC_GPU_ATTENTION_ROWS = 64 };
+enum { AC_GPU_ATTENTION_ROOM = 40 * 1024, AC_GPU_ATTENTION_BACKWARD_ROOM = 45 * 1024 };
 typedef struct {
     ac_gpu_rows_2d q, k, v;
-    ac_gpu_ref mask, out; /* mask: of truth values or added, or no memory; out is contiguous */
+    void *out;       /* contiguous */
+    float *log_sums; /* [items][queries]: logarithms of the sums of exponentials */
+    ac_gpu_ref mask; /* of truth values or added, or no memory */
     ac_space mask_items;
     int64_t mask_row, mask_column, queries, keys;
     int32_t width, causal;
     float scale;
+    double dropped; /* the probability that a weight is dropped */
+    ac_gpu_random random;
 } ac_gpu_attention;
+
+typedef struct {
+    ac_gpu_attention forward;
+    ac_gpu_rows_2d g;
+    void *dq, *dk, *dv; /* contiguous */
+    float *dmask;       /* gradients of the scores, contiguous, or NULL */
+    float *means;       /* [items][queries]: sums of g * out, which the queries' kernel leaves for that of the keys */
+} ac_gpu_attention_backward;
 
 /* -- windows -- */
 
@@ -426,7 +440,7 @@ AC_FITS(ac_gpu_pick);
 AC_FITS(ac_gpu_add);
 AC_FITS(ac_gpu_sort);
 AC_FITS(ac_gpu_implicit);
-AC_FITS(ac_gpu_attention);
+AC_FITS(ac_gpu_attention_backward);
 #undef AC_FITS
 
 #endif

@@ -6,6 +6,7 @@
 #include "cuda/args.h"
 
 #include "base/half.h"
+#include "base/rng.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -32,6 +33,19 @@ DEV ac_gpu_random random_now(ac_gpu_random r) {
     if (r.from) r.seed = r.from[0], r.offset += r.from[1];
     return r;
 }
+
+/* Its uniform numbers, in [0, 1) with 24 bits: neighbours come from one block of four. */
+struct uniform_numbers {
+    ac_gpu_random random;
+    uint64_t have;
+    ac_philox_block block;
+    DEV_METHOD explicit uniform_numbers(const ac_gpu_random &r) : random(random_now(r)), have(UINT64_MAX) {}
+    DEV_METHOD float at(int64_t i) {
+        if ((uint64_t)i / 4 != have) have = (uint64_t)i / 4, block = ac_philox(random.seed, random.offset + have);
+        uint32_t low = i & 1 ? block.v[1] : block.v[0], high = i & 1 ? block.v[3] : block.v[2];
+        return ac_uniform24(i & 2 ? high : low);
+    }
+};
 
 /* -- values ----------------------------------------------------------------------------------------- */
 

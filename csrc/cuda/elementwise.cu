@@ -2,7 +2,6 @@
  * where the operands allow it, and single elements elsewhere. */
 #include "cuda/device.cuh"
 
-#include "base/rng.h"
 #include "ops/attrs.h"
 #include "shared/special_bessel.h"
 #include "shared/special_draws.h"
@@ -161,18 +160,9 @@ COPY(int64_t, i64)
 /* Element i is dropped when its number, of the same stream as on the CPU, is below p. */
 #define DROPOUT(R, opmath)                                                                                             \
     AC_KERNEL(ac_dropout_##opmath, ac_gpu_point) {                                                                     \
-        ac_gpu_random random = random_now(a.random);                                                                   \
+        uniform_numbers numbers(a.random); /* a thread's run of neighbours takes whole blocks of four */               \
         R scale = a.p < 1 ? (R)(1 / (1 - a.p)) : 0;                                                                    \
-        ac_philox_block block = {{0, 0, 0, 0}};                                                                        \
-        uint64_t have = UINT64_MAX; /* a thread's run of neighbours takes whole blocks of four numbers */              \
-        walk<R, 8, 1>(a, [&](int64_t i, const R *x) {                                                                  \
-            if ((uint64_t)i / 4 != have) {                                                                             \
-                have = (uint64_t)i / 4;                                                                                \
-                block = ac_philox(random.seed, random.offset + have);                                                  \
-            }                                                                                                          \
-            uint32_t low = i & 1 ? block.v[1] : block.v[0], high = i & 1 ? block.v[3] : block.v[2];                    \
-            return ac_uniform24(i & 2 ? high : low) < (float)a.p ? (R)0 : x[0] * scale;                                \
-        });                                                                                                            \
+        walk<R, 8, 1>(a, [&](int64_t i, const R *x) { return numbers.at(i) < (float)a.p ? (R)0 : x[0] * scale; });     \
     }
 DROPOUT(float, f32)
 DROPOUT(double, f64)

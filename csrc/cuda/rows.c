@@ -202,22 +202,25 @@ int ac_cuda_layer_norm_backward(const ac_run *r) {
     return failed;
 }
 
-/* -- attention's gradient and recurrent layers: the parts do it (grad_windows.c, compose_recurrent.c); nobody calls
- * these rows on a GPU but by hand
- * -------------------------------------------------------------------------------------------------- */
+/* -- rows of the CPU: the GPU has its own, or their parts do it (compose_recurrent.c); nobody calls these on a GPU but
+ * by hand -- */
 
-static int by_parts(void) {
-    return ac_fail(AC_RUNTIME, "this row is the CPU's; what calls it puts its parts together on a GPU");
+static int of_the_cpu(void) {
+    return ac_fail(AC_RUNTIME, "this row is the CPU's; what calls it takes other rows on a GPU");
+}
+int ac_cuda_fused_attention(const ac_run *r) {
+    (void)r;
+    return of_the_cpu();
 }
 int ac_cuda_fused_attention_backward(const ac_run *r) {
     (void)r;
-    return by_parts();
+    return of_the_cpu();
 }
 int ac_cuda_recurrence(const ac_run *r) {
     (void)r;
-    return by_parts();
+    return of_the_cpu();
 }
 int ac_cuda_recurrence_backward(const ac_run *r) {
     (void)r;
-    return by_parts();
+    return of_the_cpu();
 }

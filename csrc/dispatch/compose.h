@@ -18,6 +18,9 @@ typedef T (*ac_composition)(ac_scratch *s, T const *in, int n_in, const void *at
 /* Runs a composition and lets go of its temporaries. */
 int ac_compose_run(ac_composition f, T const *in, int n_in, const void *attrs, T *out) AC_CHECKED;
 
+/* Takes numbers of the random stream for dropout with probability p of so many elements. */
+int ac_c_draw_mask(double p, int64_t numel, ac_attrs_dropout_mask *mask) AC_CHECKED;
+
 #define COMPOSITE(name, ...) int ac_compose_##name(T const *in, int n_in, const void *attrs, T *out);
 #include "ops/ops.def"
 

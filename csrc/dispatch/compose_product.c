@@ -444,17 +444,18 @@ static T with_dense_rows(ac_scratch *s, T x) {
     return !x || x->shape[x->ndim - 1] <= 1 || x->strides[x->ndim - 1] == 1 ? x : UN(clone, x);
 }
 
-/* Whether the device has a kernel that keeps no scores, of these rows. */
-static bool has_kernel(const ac_tensor *q, const ac_tensor *v) {
+/* Whether the device has a kernel that keeps no scores and takes these: the CPU's knows no dropout, and gives a mask no
+ * gradient. */
+static bool has_kernel(const ac_tensor *q, const ac_tensor *v, const ac_tensor *mask, const ac_attrs_attention *a) {
     const ac_backend *backend = ac_backend_of(ac_device_of(q));
-    if (ac_device_of(q) == AC_CPU) return true;
+    if (ac_device_of(q) == AC_CPU) return a->dropout_p == 0 && !(mask && ac_requires_grad(mask));
     return backend->attends && backend->attends(q, v, ac_autocast.active ? ac_autocast.dtype : q->dtype);
 }
 
-/* Whether that kernel takes it: without gradients of a mask, nothing broadcast. */
+/* Whether that kernel is called: nothing is broadcast. */
 static bool is_fused(T const *in, T k, T v, T mask, const ac_attrs_attention *a) {
     const ac_tensor *q = in[0];
-    bool fits = has_kernel(q, v) && a->dropout_p == 0 && !(mask && ac_requires_grad(mask));
+    bool fits = has_kernel(q, v, mask, a);
     bool same = ac_autocast.active ? q->dtype != AC_float64 && k->dtype != AC_float64 && v->dtype != AC_float64
                                    : q->dtype == k->dtype && q->dtype == v->dtype;
     fits = fits && same && q->ndim == k->ndim && q->ndim == v->ndim && q->shape[q->ndim - 1] == k->shape[k->ndim - 1];
@@ -502,6 +503,18 @@ static T attention_by_parts(ac_scratch *s, T q, T k, T v, T mask, double scale, 
     ac_attrs_dropout drop = {a->dropout_p, 1};
     if (a->dropout_p > 0) weights = ac_c_call(s, AC_OP_dropout, &drop, 1, weights);
     return ac_c_product(s, weights, v);
+}
+
+/* The GPU's kernel, which reads 16 bits alone. A 16-bit mask that is trained is widened, so that its gradient's sums
+ * are rounded once. */
+static T flash_attention(ac_scratch *s, T q, T k, T v, T mask, double scale, const ac_attrs_attention *a) {
+    ac_attrs_flash_attention flash = {.scale = scale, .is_causal = a->is_causal};
+    int64_t keys = k->shape[k->ndim - 2], width = q->shape[q->ndim - 1];
+    if (a->dropout_p != 0) NEED(ac_c_draw_mask(a->dropout_p, q->numel / width * keys, &flash.drop));
+    if (mask && ac_is_half(mask->dtype) && ac_requires_grad(mask)) mask = ac_c_cast(s, mask, AC_float32);
+    T all[3] = {q, k, v}, low[3];
+    for (int i = 0; i < 3; i++) low[i] = with_dense_rows(s, ac_c_low(s, all, 3, all[i]));
+    return ac_c_call(s, AC_OP_flash_attention, &flash, 4, low[0], low[1], low[2], whole_mask(s, mask, q, k));
 }
 
 /* What does not go together, by the names that the caller gave it. */
@@ -553,11 +566,8 @@ COMPOSE(attention) {
         NEED(check_attention(q, k, v));
         return attention_by_parts(s, q, k, v, mask, scale, a);
     }
+    if (ac_device_of(q) != AC_CPU) return flash_attention(s, q, k, v, mask, scale, a);
     ac_attrs_fused_attention fused = {scale, a->is_causal, AC_NO_DTYPE};
-    if (ac_device_of(q) != AC_CPU) { /* where it reads 16 bits alone */
-        T all[3] = {q, k, v};
-        q = ac_c_low(s, all, 3, q), k = ac_c_low(s, all, 3, k), v = ac_c_low(s, all, 3, v);
-    }
     return ac_c_call(s, AC_OP_fused_attention, &fused, 4, with_dense_rows(s, q), with_dense_rows(s, k),
                      with_dense_rows(s, v), whole_mask(s, mask, q, k));
 }

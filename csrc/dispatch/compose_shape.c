@@ -184,11 +184,17 @@ COMPOSE(index_put_masks) {
 /* -- dropout ---------------------------------------------------------------------------------------- */
 
 /* The mask is an offset in the random stream, so backward draws it again and none is kept. */
+int ac_c_draw_mask(double p, int64_t numel, ac_attrs_dropout_mask *mask) {
+    if (!(p >= 0 && p <= 1)) return ac_fail(AC_VALUE, "dropout: `p` must be between 0 and 1, got %g", p);
+    ac_generator *g = ac_default_generator();
+    *mask = (ac_attrs_dropout_mask){p, (int64_t)g->seed, (int64_t)ac_generator_take(g, numel)};
+    return 0;
+}
+
 COMPOSE(dropout) {
     ATTRS(dropout);
-    if (!(a->p >= 0 && a->p <= 1)) REFUSE(AC_VALUE, "dropout: `p` must be between 0 and 1, got %g", a->p);
-    if (!a->training || a->p == 0) return in[0];
-    ac_generator *g = ac_default_generator();
-    ac_attrs_dropout_mask mask = {a->p, (int64_t)g->seed, (int64_t)ac_generator_take(g, in[0]->numel)};
-    return ac_c_call(s, AC_OP_dropout_mask, &mask, 1, in[0]);
+    bool drops = a->training && a->p != 0;
+    ac_attrs_dropout_mask mask;
+    NEED(ac_c_draw_mask(a->p, drops ? in[0]->numel : 0, &mask));
+    return drops ? ac_c_call(s, AC_OP_dropout_mask, &mask, 1, in[0]) : in[0];
 }

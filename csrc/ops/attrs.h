@@ -167,6 +167,8 @@ typedef struct { double p; int64_t training; } ac_attrs_dropout;
 typedef struct { double lower, upper; int64_t training; } ac_attrs_rrelu;
 typedef struct { int64_t use_input_stats; double momentum, eps; } ac_attrs_instance_norm;
 typedef struct { double p; int64_t seed, offset; } ac_attrs_dropout_mask;
+typedef struct { double scale; int64_t is_causal; ac_attrs_dropout_mask drop; } ac_attrs_flash_attention;
+typedef struct { ac_attrs_flash_attention forward; int64_t mask_gradient; } ac_attrs_flash_attention_backward;
 typedef struct {
     ac_dims stride, padding, dilation;
     int64_t transposed;

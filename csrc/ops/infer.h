@@ -14,7 +14,7 @@
     SHAPE(index_put) SHAPE(nonzero) SHAPE(embedding) SHAPE(embedding_backward) SHAPE(topk) SHAPE(sort)   \
     SHAPE(layer_norm) SHAPE(layer_norm_backward) SHAPE(batch_norm) SHAPE(batch_norm_backward) SHAPE(group_norm) SHAPE(group_norm_backward) \
     SHAPE(convolution) SHAPE(convolution_weight) SHAPE(im2col) SHAPE(col2im) SHAPE(max_pool) SHAPE(max_pool_backward) SHAPE(resample) \
-    SHAPE(fused_attention) SHAPE(fused_attention_backward) SHAPE(recurrence) SHAPE(recurrence_backward) SHAPE(solve) SHAPE(det) SHAPE(slogdet) SHAPE(cholesky) SHAPE(qr) SHAPE(eigh) SHAPE(svd) \
+    SHAPE(fused_attention) SHAPE(fused_attention_backward) SHAPE(flash_attention) SHAPE(flash_attention_backward) SHAPE(recurrence) SHAPE(recurrence_backward) SHAPE(solve) SHAPE(det) SHAPE(slogdet) SHAPE(cholesky) SHAPE(qr) SHAPE(eigh) SHAPE(svd) \
     SHAPE(solve_triangle) SHAPE(lu_factor) SHAPE(row_order) SHAPE(ldl_factor) SHAPE(ldl_solve) SHAPE(reflections) \
     SHAPE(scan) SHAPE(scan_real) SHAPE(linear_scan) SHAPE(scan_pair) SHAPE(flip)
 

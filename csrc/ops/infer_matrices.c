@@ -72,6 +72,34 @@ int ac_infer_fused_attention_backward(ac_infer *i) {
     return 0;
 }
 
+int ac_infer_flash_attention(ac_infer *i) {
+    AC_TRY(check(i, 0));
+    i->out[0] = (ac_spec){i->compute, ac_shape_of(i->in[0]), AC_CPU};
+    i->out[0].shape.v[i->in[0]->ndim - 1] = i->in[2]->shape[i->in[2]->ndim - 1];
+    i->out[1] = (ac_spec){AC_float32, ac_shape_of(i->in[0]), AC_CPU};
+    i->out[1].shape.n--;
+    return 0;
+}
+
+int ac_infer_flash_attention_backward(ac_infer *i) {
+    ATTRS(flash_attention_backward);
+    AC_TRY(check(i, 1));
+    ac_dims y = ac_shape_of(i->in[1]), sums = y, scores = y;
+    int last = y.n - 1;
+    y.v[last] = i->in[3]->shape[last], scores.v[last] = i->in[2]->shape[last - 1], sums.n--;
+    AC_TRY(ac_need_same_dtype(i, 0, 1));
+    AC_TRY(ac_need_same_dtype(i, 1, 5));
+    AC_TRY(ac_need_shape(i, 0, &y));
+    AC_TRY(ac_need_shape(i, 5, &y));
+    AC_TRY(ac_need_shape(i, 6, &sums));
+    if (i->in[6]->dtype != AC_float32)
+        return ac_fail(AC_RUNTIME, "%s: `log_sums` must be float32, got %s", i->info->shown,
+                       ac_dtypes[i->in[6]->dtype].name);
+    for (int n = 0; n < 3; n++) i->out[n] = (ac_spec){i->compute, ac_shape_of(i->in[n + 1]), AC_CPU};
+    i->out[3] = (ac_spec){AC_float32, a->mask_gradient ? scores : (ac_dims){1, {0}}, AC_CPU};
+    return 0;
+}
+
 /* -- recurrent layers -------------------------------------------------------------------------------------- */
 
 /* Steps of a packed batch: how many sequences still run, all of them at first. Their sum is `*rows`. */

@@ -52,7 +52,7 @@ enum {
     AC_FLAG_DEFERS = 256,   /* its result may wait for the call that reads it (dispatch/waiting.h) */
     AC_FLAG_READS = 512,    /* reads an operand that waits, or is made of an operator that does */
 };
-enum { AC_MAX_PARAMS = 12, AC_MAX_OUT = 4 };
+enum { AC_MAX_PARAMS = 13, AC_MAX_OUT = 4 };
 enum { AC_WORD = -2 }; /* the size of an int[] for which the first of its words was given; AC_WORD - 1 the second */
 
 typedef enum {

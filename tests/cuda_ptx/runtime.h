@@ -341,8 +341,8 @@ static inline u32 shuffled(u32 mine, u32 with, u32 clamp, u32 members) {
     return sim_exchange(mine, sim_lane() ^ (int)with);
 }
 
-/* Tiles of 16 x 16. Of an operand lane i has half of vector i / 2 (rows of a, columns of b), of the sums half of row
- * i / 2; NVIDIA does not tell how it is on a GPU. */
+/* Tiles of 16 x 16. Of an operand lane i has half of vector i / 2 (rows of a, columns of b, or rows of b that lies row
+ * by row), of the sums half of row i / 2; NVIDIA does not tell how it is on a GPU. */
 enum { SIDE = 16, OWN = 8 };
 
 template <Space space>
@@ -378,8 +378,17 @@ template <class E> static inline void tile_vector(f32 (&x)[SIDE], int i) {
         x[k] = widened(bits, E());
     }
 }
+/* Place n of every such vector. */
+template <class E> static inline void tile_across(f32 (&x)[SIDE], int n) {
+    for (int k = 0; k < SIDE; k++) {
+        u16 bits;
+        memcpy(&bits, (char *)sim_warp_slot(2 * k + n / OWN) + n % OWN * 2, 2);
+        x[k] = widened(bits, E());
+    }
+}
 /* c += a b, of the sums of this lane. */
-template <class E, int N> static inline void tile_product(const u32 (&a)[N], const u32 (&b)[N], f32 (&c)[OWN]) {
+template <class E, bool b_by_rows, int N>
+static inline void tile_product(const u32 (&a)[N], const u32 (&b)[N], f32 (&c)[OWN]) {
     f32 row[SIDE], column[SIDE];
     memcpy(sim_warp_slot(sim_lane()), a, 16);
     sim_sync_warp();
@@ -388,7 +397,8 @@ template <class E, int N> static inline void tile_product(const u32 (&a)[N], con
     memcpy(sim_warp_slot(sim_lane()), b, 16);
     sim_sync_warp();
     for (int i = 0; i < OWN; i++) {
-        tile_vector<E>(column, sim_lane() % 2 * OWN + i);
+        if (b_by_rows) tile_across<E>(column, sim_lane() % 2 * OWN + i);
+        else tile_vector<E>(column, sim_lane() % 2 * OWN + i);
         for (int k = 0; k < SIDE; k++) c[i] += row[k] * column[k];
     }
     sim_sync_warp();

@@ -30,7 +30,7 @@ enum layout_t { mem_row_major, mem_col_major };
 enum { SIDE = 16, OWN = SIDE * SIDE / 32 };
 
 /* An operand's vectors run along k: rows of a, columns of b. A lane needs the row that its sums are in, and their
- * columns. */
+ * columns. Vectors lie one after the other, or, in b row by row, side by side. */
 template <class Use> struct needed;
 template <> struct needed<matrix_a> {
     enum { N = 1 };
@@ -43,6 +43,12 @@ template <> struct needed<matrix_b> {
 template <class Use, int M, int N, int K, class E, class Layout = void> struct fragment {
     static_assert(M == SIDE && N == SIDE && K == SIDE, "tiles of 16 x 16");
     float at_k[SIDE][needed<Use>::N];
+};
+template <class Use, class Layout> struct is_across {
+    enum { yes = 0 };
+};
+template <> struct is_across<matrix_b, row_major> {
+    enum { yes = 1 };
 };
 template <int M, int N, int K> struct fragment<accumulator, M, N, K, float, void> {
     enum { num_elements = OWN };
@@ -63,15 +69,16 @@ static inline void fill_fragment(sums &s, float v) {
 
 template <class Use, class E, class Layout>
 static inline void load_matrix_sync(fragment<Use, SIDE, SIDE, SIDE, E, Layout> &f, const E *at, unsigned stride) {
-    bool well = lies_well(at, stride, sizeof(E));
-    const E *first = at + (unsigned)needed<Use>::first() * stride;
+    bool well = lies_well(at, stride, sizeof(E)), across = is_across<Use, Layout>::yes;
+    unsigned vector = across ? 1 : stride, k_step = across ? stride : 1;
+    const E *first = at + (unsigned)needed<Use>::first() * vector;
     for (int i = 0; i < needed<Use>::N; i++)
-        for (int k = 0; k < SIDE; k++) f.at_k[k][i] = well ? widen(first[i * stride + k]) : NAN;
+        for (int k = 0; k < SIDE; k++) f.at_k[k][i] = well ? widen(first[i * vector + k * k_step]) : NAN;
 }
 
-template <class E>
+template <class E, class Layout>
 static inline void mma_sync(sums &to, const fragment<matrix_a, SIDE, SIDE, SIDE, E, row_major> &a,
-                            const fragment<matrix_b, SIDE, SIDE, SIDE, E, col_major> &b, const sums &from) {
+                            const fragment<matrix_b, SIDE, SIDE, SIDE, E, Layout> &b, const sums &from) {
     sums s = from;
     for (int k = 0; k < SIDE; k++)
         for (int i = 0; i < OWN; i++) s.x[i] += a.at_k[k][0] * b.at_k[k][i];

@@ -319,3 +319,17 @@ int ac_cpu_fused_attention_backward(const ac_run *r) {
     AC_TRY(ac_for_range_with(c.lead[1].numel, 1, (size_t)bytes, go_back_items, &c));
     return finish_attention(&c);
 }
+
+/* -- rows of the GPU; nobody calls them here but by hand -- */
+
+static int of_the_gpu(void) {
+    return ac_fail(AC_RUNTIME, "this row is the GPU's; scaled_dot_product_attention takes another one on the CPU");
+}
+int ac_cpu_flash_attention(const ac_run *r) {
+    (void)r;
+    return of_the_gpu();
+}
+int ac_cpu_flash_attention_backward(const ac_run *r) {
+    (void)r;
+    return of_the_gpu();
+}

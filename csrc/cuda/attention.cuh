@@ -1,0 +1,150 @@
+/* What attention's kernels share: tiles of rows in 16 bits, products of tiles, masks. A block works on rows of its own
+ * while the rows of two other matrices pass by, 32 at a time. */
+#pragma once
+
+#include "cuda/device.cuh"
+
+#include <mma.h>
+
+using namespace nvcuda;
+
+enum { SIDE = 16, RUN = 8, WARPS = AC_GPU_THREADS / 32, STEP = 32, PAD = 8 };
+enum { SCORE_ROW = STEP + 4, WEIGHT_ROW = STEP + PAD, SCRATCH = SIDE * SCORE_ROW };
+
+typedef pack<uint16_t, RUN> run;
+typedef wmma::fragment<wmma::accumulator, SIDE, SIDE, SIDE, float> sums;
+template <class E> using left = wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, E, wmma::row_major>;
+template <class E> using turned = wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, E, wmma::col_major>;
+template <class E> using right = wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, E, wmma::row_major>;
+
+template <class E> struct Rounding {
+    DEV_METHOD static uint16_t bits(float x) { return ac_f32_to_bf16(x); }
+    DEV_METHOD static float value(uint16_t bits) { return ac_bf16_to_f32(bits); }
+};
+template <> struct Rounding<__half> {
+    DEV_METHOD static uint16_t bits(float x) { return float_to_half(x); }
+    DEV_METHOD static float value(uint16_t bits) { return half_to_float(bits); }
+};
+
+/* -- rows ---------------------------------------------------------------------------------------------- */
+
+/* The matrix of one item. */
+struct matrix {
+    const uint16_t *at;
+    int64_t row, rows;
+};
+DEV matrix matrix_of(const ac_gpu_rows_2d &m, int64_t item, int64_t rows) {
+    return {(const uint16_t *)m.data + space_offset(m.items, item), m.row, rows};
+}
+DEV matrix without(const matrix &m, int64_t rows) { return {m.at + rows * m.row, m.row, m.rows - rows}; }
+
+/* Tiles of ROWS rows of two matrices on their way to shared memory: the runs that this thread carries. What lies beyond
+ * the last row or column is 0. */
+template <int SIDES, int ROWS> struct pair_of_tiles {
+    enum { ROW = SIDES * SIDE + PAD, RUNS = SIDES * SIDE / RUN, OWN = 2 * ROWS * RUNS / AC_GPU_THREADS };
+    run own[OWN];
+    DEV_METHOD void fetch(const matrix &a, const matrix &b, int64_t first, int width) {
+#pragma unroll
+        for (int i = 0; i < OWN; i++) {
+            int n = (int)threadIdx.x + i * AC_GPU_THREADS, column = n % RUNS * RUN;
+            const matrix &m = n / RUNS < ROWS ? a : b;
+            int64_t row = first + n / RUNS % ROWS;
+            own[i] = {};
+            if (row < m.rows && column < width) own[i] = *(const run *)(m.at + row * m.row + column);
+        }
+    }
+    DEV_METHOD void put(uint16_t *tiles) const {
+#pragma unroll
+        for (int i = 0; i < OWN; i++) {
+            int n = (int)threadIdx.x + i * AC_GPU_THREADS;
+            *(run *)&tiles[n / RUNS * ROW + n % RUNS * RUN] = own[i];
+        }
+    }
+};
+
+/* -- products of tiles, by a warp ----------------------------------------------------------------------- */
+
+template <class E, int SIDES> DEV void load_rows(left<E> (&to)[SIDES], const uint16_t *rows, int row) {
+#pragma unroll
+    for (int i = 0; i < SIDES; i++) wmma::load_matrix_sync(to[i], (const E *)rows + i * SIDE, row);
+}
+
+/* 16 rows times the 32 that pass by: products [16][SCORE_ROW] */
+template <class E, int SIDES>
+DEV void multiply(const left<E> (&rows)[SIDES], const uint16_t *passing, float *products) {
+    enum { ROW = SIDES * SIDE + PAD };
+#pragma unroll
+    for (int j = 0; j < STEP / SIDE; j++) {
+        sums s;
+        wmma::fill_fragment(s, 0.0f);
+#pragma unroll
+        for (int i = 0; i < SIDES; i++) {
+            turned<E> b;
+            wmma::load_matrix_sync(b, (const E *)passing + j * SIDE * ROW + i * SIDE, ROW);
+            wmma::mma_sync(s, rows[i], b, s);
+        }
+        wmma::store_matrix_sync(products + j * SIDE, s, SCORE_ROW, wmma::mem_row_major);
+    }
+}
+
+/* total += weights [16][32] times the rows that pass by, which are `row` apart */
+template <class E, int N>
+DEV void add_weighted(sums (&total)[N], const uint16_t *weights, const uint16_t *passing, int row) {
+    left<E> w[STEP / SIDE];
+    load_rows(w, weights, WEIGHT_ROW);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+#pragma unroll
+        for (int k = 0; k < STEP / SIDE; k++) {
+            right<E> b;
+            wmma::load_matrix_sync(b, (const E *)passing + k * SIDE * row + i * SIDE, row);
+            wmma::mma_sync(total[i], w[k], b, total[i]);
+        }
+    }
+}
+
+/* Rows of a result that lie one after the other. */
+struct result {
+    uint16_t *at;
+    int64_t rows;
+    int width;
+};
+
+/* A warp's 16 rows, from `column` on, leave by way of its scratch; `by` is the factor of this thread's row, which two
+ * threads have. */
+template <class E, int N>
+DEV void give(const result &to, const sums (&total)[N], float *scratch, int64_t row, int column, float by) {
+    int lane = (int)threadIdx.x % 32, r = lane / 2, half = lane % 2 * RUN;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        __syncwarp();
+        wmma::store_matrix_sync(scratch, total[i], SCORE_ROW, wmma::mem_row_major);
+        __syncwarp();
+        int first = column + i * SIDE + half;
+        run values;
+        for (int e = 0; e < RUN; e++) values.v[e] = Rounding<E>::bits(scratch[r * SCORE_ROW + half + e] * by);
+        if (row + r < to.rows && first < to.width) *(run *)(to.at + (row + r) * to.width + first) = values;
+    }
+}
+
+/* -- scores --------------------------------------------------------------------------------------------- */
+
+DEV int64_t mask_of(const ac_gpu_attention &a, int64_t item) {
+    return a.mask.data ? space_offset(a.mask_items, item) : 0;
+}
+
+/* What scale and mask make of a product; a query looks at no key behind itself where attention is causal. */
+DEV float masked(const ac_gpu_attention &a, float product, int64_t mask, int64_t query, int64_t key) {
+    if (key >= a.keys || (a.causal && key > query)) return -INFINITY;
+    float score = product * a.scale;
+    if (!a.mask.data || query >= a.queries) return score;
+    int64_t at = mask + query * a.mask_row + key * a.mask_column;
+    if (a.mask.dtype == AC_bool) return ((const uint8_t *)a.mask.data)[at] ? score : -INFINITY;
+    return score + load_real<float>(a.mask, at);
+}
+
+/* The number of a score in the random stream. */
+DEV int64_t number_of(const ac_gpu_attention &a, int64_t item, int64_t query, int64_t key) {
+    return (item * a.queries + query) * a.keys + key;
+}
+DEV float kept_scale(const ac_gpu_attention &a) { return a.dropped < 1 ? (float)(1 / (1 - a.dropped)) : 0; }
