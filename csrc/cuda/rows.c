@@ -202,22 +202,9 @@ int ac_cuda_layer_norm_backward(const ac_run *r) {
     return failed;
 }
 
-/* -- attention's gradient and recurrent layers: the parts do it (grad_windows.c, compose_recurrent.c); nobody calls
- * these rows on a GPU but by hand
- * -------------------------------------------------------------------------------------------------- */
+/* -- attention's gradient: the parts do it (grad_windows.c); nobody calls this row on a GPU but by hand ----------- */
 
-static int by_parts(void) {
-    return ac_fail(AC_RUNTIME, "this row is the CPU's; what calls it puts its parts together on a GPU");
-}
 int ac_cuda_fused_attention_backward(const ac_run *r) {
     (void)r;
-    return by_parts();
-}
-int ac_cuda_recurrence(const ac_run *r) {
-    (void)r;
-    return by_parts();
-}
-int ac_cuda_recurrence_backward(const ac_run *r) {
-    (void)r;
-    return by_parts();
+    return ac_fail(AC_RUNTIME, "this row is the CPU's; what calls it puts its parts together on a GPU");
 }
