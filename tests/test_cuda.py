@@ -404,7 +404,7 @@ def test_results_do_not_depend_on_the_order_of_threads(name, i, dtype):
 
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
 def test_recurrent_layers(kind):
-    """By their parts, padded and packed, the same numbers as the CPU's kernel."""
+    """Padded and packed, the same numbers as the CPU's kernel."""
     ampc.manual_seed(3)
     here = getattr(ampc.nn, kind)(4, 5, 2, bidirectional=True).double()
     there = getattr(ampc.nn, kind)(4, 5, 2, bidirectional=True).double().cuda()

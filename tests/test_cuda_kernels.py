@@ -1,6 +1,7 @@
 """The speed of CUDA kernels by design, without a GPU: launches and bytes are counted, and results are compared with float64 at sizes that
 take several blocks and leave odd tails. Bytes are those of `--device ptx`."""
 
+import ctypes
 import os
 
 import numpy as np
@@ -23,6 +24,13 @@ def launches(f):
     before = simulator("launches")
     result = f()
     return simulator("launches") - before, settled(result)
+
+
+def multiplied():
+    """The products so far."""
+    f = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcublasLt.so.13")).ampc_simulated_products
+    f.restype = ctypes.c_longlong
+    return f(b"done", ctypes.c_longlong(0))
 
 
 def bytes_of(f):
@@ -401,6 +409,96 @@ def test_embedding_gradient_of_frequent_tokens(kind, dtype):
         want[padding] = 0
     close(backward()[0], want, dtype, 16)
     same_bits_in_any_order(backward)
+
+
+# -- recurrent layers -----------------------------------------------------------------------------------------------------------
+
+
+def recurrent(kind, dtype=ampc.float32, inputs=12, units=20, **how):
+    """A layer, the same one on the CPU, and the number of states that it has."""
+    more = {"nonlinearity": kind.lower()} if kind in ("Tanh", "Relu") else {}
+    here = getattr(ampc.nn, "RNN" if more else kind)(inputs, units, **more, **how).to(dtype)
+    there = getattr(ampc.nn, "RNN" if more else kind)(inputs, units, device="cpu", **more, **how).to(dtype)
+    there.load_state_dict(here.state_dict())
+    return here, there, 2 if kind == "LSTM" else 1
+
+
+def run_recurrent(m, x, states, slopes, lengths=None):
+    """Results, last states, and the gradients of input, states and parameters."""
+    leaves = [t.detach().requires_grad_() for t in (x, *states)]
+    given = ampc.nn.utils.rnn.pack_padded_sequence(leaves[0], lengths) if lengths else leaves[0]
+    y, last = m(given, tuple(leaves[1:]) if len(states) > 1 else leaves[1])
+    y = y.data if lengths else y
+    ends = [y, *(last if len(states) > 1 else [last])]
+    slopes = [slopes[0].reshape(-1, y.shape[-1])[:y.shape[0]] if lengths else slopes[0], *slopes[1:]]
+    return [*ends, *ampc.autograd.grad(ends, [*leaves, *m.parameters()], [g.to(e.dtype) for g, e in zip(slopes, ends)])]
+
+
+KINDS = ["LSTM", "GRU", "Tanh", "Relu"]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float64, ampc.float16, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_recurrent_layers_compute_as_on_the_cpu(kind, packed, dtype):
+    """Both directions, from states of their own, more units than a block has threads; states stay float32, so errors of 16 bits are few roundings."""
+    steps, batch, units = 6, 19, 24
+    here, there, count = recurrent(kind, dtype, 10, units, bidirectional=True)
+    x, states = drawn(steps, batch, 10, dtype=dtype), [drawn(2, batch, units, dtype=dtype) / 2 for _ in range(count)]
+    slopes = [drawn(steps, batch, 2 * units, dtype=dtype), *(drawn(2, batch, units, dtype=dtype) for _ in range(count))]
+    lengths = [max(1, steps - i // 2) for i in range(batch)] if packed else None
+    mine = run_recurrent(here, x, states, slopes, lengths)
+    cpu = [t.cpu() for t in (x, *states)], [t.cpu() for t in slopes]
+    with ampc.device("cpu"):
+        theirs = run_recurrent(there, cpu[0][0], cpu[0][1:], cpu[1], lengths)
+    for a, b in zip(mine, theirs):
+        assert a.dtype is b.dtype
+        close(a, as_float64(b)[0], dtype, 8)
+    same_bits_in_any_order(lambda: run_recurrent(here, x, states, slopes, lengths))
+
+
+@pytest.mark.skipif(not SIMULATED, reason="the simulator counts")
+@pytest.mark.parametrize("autocast", [False, True], ids=["float32", "autocast"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_launches_of_recurrent_layers(kind, autocast):
+    """A launch and a product a step, either way; and what does not grow with the steps: the input's products, states, biases, casts, the weight's gradient."""
+    m = recurrent(kind)[0]
+    for steps in (3, 11):
+        x = drawn(steps, 5, 12).requires_grad_()
+
+        def forward(x=x):
+            with ampc.autocast("cuda", dtype=ampc.float16, enabled=autocast):
+                return m(x)[0]
+
+        y = forward()
+        g = ampc.ones_like(y)
+        for f, more, products in ((forward, 10, 1), (lambda y=y, x=x, g=g: ampc.autograd.grad(y, [x, *m.parameters()], g, retain_graph=True), 6, 4)):
+            f()
+            before = simulator("launches"), multiplied()
+            f()
+            assert simulator("launches") - before[0] <= steps + more and multiplied() - before[1] == steps + products
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_captured_recurrent_layer_gives_the_same_bits(kind, packed):
+    """The sizes of a packed batch's steps are a part of the graph."""
+    m, x = recurrent(kind, ampc.float16, bidirectional=True)[0], drawn(12, 12, dtype=ampc.float16)
+    given = ampc.nn.utils.rnn.PackedSequence(x, ampc.tensor([4, 3, 3, 1, 1], device="cpu")) if packed else x.view(3, 4, 12)
+
+    def work():
+        y = m(given)[0]
+        y = y.data if packed else y
+        return [y, *ampc.autograd.grad(y, list(m.parameters()), y.detach())]
+
+    work()
+    graph = ampc.cuda.CUDAGraph()
+    with ampc.cuda.graph(graph):
+        results = work()
+    for _ in range(2):
+        x.copy_(drawn(12, 12))
+        graph.replay()
+        assert [t.numpy(force=True).tobytes() for t in results] == [t.numpy(force=True).tobytes() for t in work()]
 
 
 @pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from test_modules import twins
+from where import DEVICE
 
 import ampc
 from ampc import nn
@@ -96,7 +97,7 @@ def test_tied_weights_get_each_use_once():
     plain = ampc.autograd.grad(loss, list(m.parameters()), retain_graph=True)
     graph = ampc.autograd.grad(loss, list(m.parameters()), create_graph=True)
     for a, b in zip(plain, graph):
-        assert np.allclose(a.numpy(), b.numpy(force=True), rtol=1e-10)
+        assert np.allclose(a.numpy(force=True), b.numpy(force=True), rtol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
@@ -110,7 +111,7 @@ def test_under_autocast(what, dtype):
     want.square().sum().backward()  # of a size that float16 has normal numbers for
     exact = [p.grad.clone() for p in m.parameters()]
     m.zero_grad()
-    with ampc.autocast("cpu", dtype=dtype):
+    with ampc.autocast(DEVICE, dtype=dtype):
         y, last = m(x)
     assert y.dtype is dtype and all(s.dtype is dtype for s in states(last))
     unit = ampc.finfo(dtype).eps
@@ -159,8 +160,8 @@ WRONG = [
     (lambda: nn.utils.rnn.pack_padded_sequence(ampc.ones(3, 2), [4, 2]), RuntimeError, "3 steps"),
     (lambda: nn.utils.rnn.pack_padded_sequence(ampc.ones(3, 2), [2, 0]), RuntimeError, "greater than 0"),
     (lambda: nn.utils.rnn.pad_packed_sequence(nn.utils.rnn.pack_sequence([ampc.ones(3)]), total_length=2), ValueError, "longest"),
-    (lambda: nn.GRU(3, 4)(nn.utils.rnn.PackedSequence(ampc.ones(4, 3), ampc.tensor([2, 3]))), RuntimeError, "more sequences than the step before"),
-    (lambda: nn.GRU(3, 4)(nn.utils.rnn.PackedSequence(ampc.ones(4, 3), ampc.tensor([2, 1]))), RuntimeError, "must have shape"),
+    (lambda: nn.GRU(3, 4)(nn.utils.rnn.PackedSequence(ampc.ones(4, 3), ampc.tensor([2, 3], device="cpu"))), RuntimeError, "more sequences than the step before"),
+    (lambda: nn.GRU(3, 4)(nn.utils.rnn.PackedSequence(ampc.ones(4, 3), ampc.tensor([2, 1], device="cpu"))), RuntimeError, "must have shape"),
 ]
 
 
@@ -176,13 +177,13 @@ def test_packing(torch):
     mine, theirs = (T.nn.utils.rnn.pack_sequence([T.tensor(a) for a in arrays], enforce_sorted=False) for T in (ampc, torch))
     assert type(mine).__name__ == "PackedSequence" and mine._fields == theirs._fields
     for got, want in zip(mine, theirs):
-        assert np.array_equal(got.numpy(), want.numpy())
+        assert np.array_equal(got.numpy(force=True), want.numpy())
     for back, a in zip(nn.utils.rnn.unpack_sequence(mine), arrays):
-        assert np.array_equal(back.numpy(), a)
+        assert np.array_equal(back.numpy(force=True), a)
     for side in ("left", "right"):
         for first in (False, True):
             got, want = (T.nn.utils.rnn.pad_sequence([T.tensor(a) for a in arrays], first, -1.0, side) for T in (ampc, torch))
-            assert np.array_equal(got.numpy(), want.numpy())
+            assert np.array_equal(got.numpy(force=True), want.numpy())
     padded, lengths = nn.utils.rnn.pad_packed_sequence(mine, batch_first=True, padding_value=7.0, total_length=6)
     assert padded.shape == (4, 6, 2) and lengths.tolist() == [2, 4, 1, 4] and float(padded[2, 1:].min()) == 7.0
     half = mine.half()

@@ -30,7 +30,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 TYPES = {"Tensor": "Tensor", "Tensor?": "Optional[Tensor]", "Tensor|Scalar": "Union[Tensor, builtins.float]",
          "Tensor|Scalar?": "Optional[Union[Tensor, builtins.float]]", "Tensor[]": "Sequence[Tensor]",
-         "Tensor?[]": "Sequence[Optional[Tensor]]", "Tensor?(mut)": "Optional[Tensor]", "int": "builtins.int", "int?": "Optional[builtins.int]",
+         "Tensor?[]": "Sequence[Optional[Tensor]]", "Tensor?(mut)": "Optional[Tensor]", "Tensor?(cpu)": "Optional[Tensor]", "int": "builtins.int", "int?": "Optional[builtins.int]",
          "bool": "builtins.bool", "float": "builtins.float", "Scalar": "Union[builtins.float, Tensor]",
          "Scalar?": "Optional[Union[builtins.float, Tensor]]", "int[]": "Union[builtins.int, Sequence[builtins.int]]",
          "int[]?": "Optional[Union[builtins.int, Sequence[builtins.int]]]", "dtype": "dtype", "dtype?": "Optional[dtype]", "str": "builtins.str",

@@ -31,7 +31,8 @@ typedef struct {
 typedef struct ac_loops {
     const char *name;
     void (*point[AC_N_OPS][AC_N_OPMATHS])(int64_t n, const void *const *in, void *out, const void *attrs);
-    /* the same of float16 and bfloat16 as they are: operators whose result is an operand's value or 0; others have NULL */
+    /* the same of float16 and bfloat16 as they are: operators whose result is an operand's value or 0; others have NULL
+     */
     void (*point16[AC_N_OPS][2])(int64_t n, const void *const *in, void *out);
     /* `stride` counts elements */
     void (*load[AC_N_DTYPES][AC_N_OPMATHS])(int64_t n, const void *from, int64_t stride, void *to);

@@ -292,6 +292,33 @@ typedef struct {
     float *means;       /* [items][queries]: sums of g * out, which the queries' kernel leaves for that of the keys */
 } ac_gpu_attention_backward;
 
+/* -- recurrent layers -- */
+
+/* One time step of a layer, forward or backward. Its rows are the sequences that run, those from `starts` on with
+ * their first state and those from `ends` on with their last. Rows of all but x follow each other. What a cell carries
+ * beside its hidden state, of an LSTM the cell state, of a GRU the hidden state unrounded, lies in `carried`. */
+typedef struct {
+    int64_t rows, units, starts, ends;
+    ac_gpu_ref x, bias; /* sums from the input, x_row values apart; what is added to those from the state, or none */
+    int64_t x_row;
+    void *sums, *carried;   /* sums from the state; both float32 or float64 */
+    ac_gpu_ref start, last; /* carried states before the first step; hidden states after the last, */
+    int64_t last_cell;      /* and so many values behind them the cell states */
+    ac_gpu_ref y, kept;     /* kept: none where backward is not wanted */
+} ac_gpu_cell;
+
+/* Its gradients. dh and dc are those of the states, float32 or float64: here without what goes through the product. */
+typedef struct {
+    int64_t rows, units, starts, ends;
+    ac_gpu_ref g, g_last, kept, y;
+    int64_t last_cell;
+    ac_gpu_ref start, before; /* what the cell multiplies by itself: of rows that start, and of the step before, */
+    int64_t before_row;       /* whose rows lie so many values apart */
+    ac_gpu_ref hidden_start, hidden, entered; /* the same of the hidden state, copied to `entered`; or no memory */
+    ac_gpu_ref dx, du;                        /* of the sums; du: no memory where it is dx */
+    void *dh, *dc;
+} ac_gpu_cell_back;
+
 /* -- windows -- */
 
 /* x [images, channels, in...] with any strides (channels * taps rows of columns come from it, or go to it); the

@@ -182,6 +182,7 @@ typedef enum {
     AC_IMAGE_CONV,
     AC_IMAGE_ATTENTION,
     AC_IMAGE_ATTENTION_BACKWARD,
+    AC_IMAGE_RNN,
     AC_N_IMAGES
 } ac_gpu_image;
 

@@ -202,8 +202,7 @@ int ac_cuda_layer_norm_backward(const ac_run *r) {
     return failed;
 }
 
-/* -- rows of the CPU: the GPU has its own, or their parts do it (compose_recurrent.c); nobody calls these on a GPU but
- * by hand -- */
+/* -- rows of the CPU: the GPU has its own; nobody calls these on a GPU but by hand -- */
 
 static int of_the_cpu(void) {
     return ac_fail(AC_RUNTIME, "this row is the CPU's; what calls it takes other rows on a GPU");
@@ -213,14 +212,6 @@ int ac_cuda_fused_attention(const ac_run *r) {
     return of_the_cpu();
 }
 int ac_cuda_fused_attention_backward(const ac_run *r) {
-    (void)r;
-    return of_the_cpu();
-}
-int ac_cuda_recurrence(const ac_run *r) {
-    (void)r;
-    return of_the_cpu();
-}
-int ac_cuda_recurrence_backward(const ac_run *r) {
     (void)r;
     return of_the_cpu();
 }

@@ -156,13 +156,12 @@ COMPOSE(rnn_layer) {
     if (a->cell != AC_CELL_gru && b_ih) b_ih = ADD(b_ih, b_hh), b_hh = NULL;
     T x = sums_of_input(s, in[0], in[2], b_ih ? b_ih : ABSENT);
     if (!x) return NULL;
-    T parts[5] = {x, UN(contiguous, state), UN(contiguous, w), b_hh ? b_hh : ABSENT, in[6] ? in[6] : ABSENT};
+    T sizes = on_cpu(s, in[6]);
+    T parts[5] = {x, UN(contiguous, state), UN(contiguous, w), b_hh ? b_hh : ABSENT, sizes ? sizes : ABSENT};
     bool keep = ac_grad_enabled() && (ac_requires_grad(x) || ac_requires_grad(state) || ac_requires_grad(w) ||
                                       (b_hh && ac_requires_grad(b_hh)));
     ac_attrs_recurrence fused = {a->cell, a->reverse, keep};
-    int failed = ac_device_of(x) == AC_CPU ? ac_c_call_many(s, AC_OP_recurrence, &fused, parts, 5, out)
-                                           : ac_c_call_many(s, AC_OP_recurrence_parts, attrs, parts, 5, out);
-    if (failed) return NULL;
+    if (ac_c_call_many(s, AC_OP_recurrence, &fused, parts, 5, out) < 0) return NULL;
     s->also[1] = out[1];
     return out[0];
 }

@@ -3,9 +3,11 @@
 
 #include <string.h>
 
-/* Numbers, and 0-d tensors of the CPU beside a GPU's in elementwise operators, travel with the call. */
-static bool travels(const ac_op_info *info, const ac_tensor *t) {
-    return t->is_scalar || (info->kind == AC_KIND_POINTWISE && t->ndim == 0 && ac_device_of(t) == AC_CPU);
+/* Numbers, and 0-d tensors of the CPU beside a GPU's in elementwise operators, travel with the call; so does what the
+ * table keeps on the CPU. */
+static bool travels(const ac_op_info *info, const ac_tensor *t, int input) {
+    return t->is_scalar || input == info->cpu_at ||
+           (info->kind == AC_KIND_POINTWISE && t->ndim == 0 && ac_device_of(t) == AC_CPU);
 }
 
 /* Some operand lies on a GPU: all must lie there. */
@@ -13,7 +15,7 @@ static int common_device(const ac_op_call *c, ac_device *device) {
     ac_tensor *const *in = c->operands;
     int first = -1;
     for (int i = 0; i < c->n_in; i++) {
-        if (!in[i] || travels(c->info, in[i])) continue;
+        if (!in[i] || travels(c->info, in[i], i)) continue;
         if (first < 0) first = i;
         ac_device one = ac_device_of(in[first]), other = ac_device_of(in[i]);
         if (one != other)
@@ -40,7 +42,7 @@ int ac_check_target_device(const ac_op_call *c, const ac_tensor *target) {
     ac_device device;
     AC_TRY(ac_device_for(c, &device));
     bool numbers_only = c->info->device_at < 0;
-    for (int i = 0; i < c->n_in && numbers_only; i++) numbers_only = !c->in[i] || travels(c->info, c->in[i]);
+    for (int i = 0; i < c->n_in && numbers_only; i++) numbers_only = !c->in[i] || travels(c->info, c->in[i], i);
     if (device == ac_device_of(target) || numbers_only) return 0;
     return ac_fail(AC_RUNTIME, "%s: the target is on %s and the operands on %s; bring them together with .to(device)",
                    c->info->shown, ac_device_name(ac_device_of(target)), ac_device_name(device));

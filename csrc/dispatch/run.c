@@ -137,7 +137,7 @@ static int compute_brought(const ac_op_call *c, ac_device device) {
     int failed = ac_list_start(&there, c->n_in);
     for (int i = 0; i < c->n_in && !failed; i++) {
         ac_tensor *t = c->operands[i];
-        if (t && ac_device_of(t) != device) failed = bring(t, device, &there.at[i]);
+        if (t && ac_device_of(t) != device && i != c->info->cpu_at) failed = bring(t, device, &there.at[i]);
         else there.at[i] = t ? ac_tensor_retain(t) : NULL;
     }
     ac_op_call here = *c;

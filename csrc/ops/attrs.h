@@ -30,10 +30,15 @@ AC_INLINE int64_t ac_scalar_int(ac_scalar s) { return s.kind == AC_FLOAT ? (int6
 
 static const int64_t AC_ABSENT = INT64_MIN; /* an absent `int?` */
 
-/* The cells of recurrent networks, see cpu/rnn/rnn_cells.inc. */
-#define AC_CELLS(CELL) CELL(tanh) CELL(relu) CELL(lstm) CELL(gru)
-#define AC_CELL_ENTRY(name) AC_CELL_##name,
+/* The cells of recurrent networks, see shared/cells.inc: their gates, and the values a unit that backward needs. */
+#define AC_CELLS(CELL) CELL(tanh, 1, 0) CELL(relu, 1, 0) CELL(lstm, 4, 5) CELL(gru, 3, 4)
+#define AC_CELL_ENTRY(name, gates, keeps) AC_CELL_##name,
 typedef enum { AC_CELLS(AC_CELL_ENTRY) AC_N_CELLS } ac_cell;
+#define AC_CELL_GATES(name, gates, keeps) cell == AC_CELL_##name ? gates :
+#define AC_CELL_KEEPS(name, gates, keeps) cell == AC_CELL_##name ? keeps :
+AC_INLINE int64_t ac_cell_gates(int64_t cell) { return AC_CELLS(AC_CELL_GATES) 0; }
+AC_INLINE int64_t ac_cell_keeps(int64_t cell) { return AC_CELLS(AC_CELL_KEEPS) 0; }
+AC_INLINE int64_t ac_cell_states(int64_t cell) { return cell == AC_CELL_lstm ? 2 : 1; }
 
 typedef enum { AC_REDUCE_NONE, AC_REDUCE_MEAN, AC_REDUCE_SUM } ac_reduction;
 

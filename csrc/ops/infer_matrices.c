@@ -127,10 +127,10 @@ static int need_one_dtype(const ac_infer *i, int a, int b) {
 }
 
 static int check_recurrence(ac_infer *i, int state, int weight, int sizes, ac_cell cell, ac_dims *rows) {
-    int64_t gates = cell == AC_CELL_lstm ? 4 : cell == AC_CELL_gru ? 3 : 1, packed;
+    int64_t gates = ac_cell_gates(cell), packed;
     const ac_tensor *s = i->in[state];
     AC_TRY(ac_need_ndim(i, state, 3));
-    ac_dims states = {3, {cell == AC_CELL_lstm ? 2 : 1, s->shape[1], s->shape[2]}},
+    ac_dims states = {3, {ac_cell_states(cell), s->shape[1], s->shape[2]}},
             matrix = {2, {gates * s->shape[2], s->shape[2]}};
     AC_TRY(ac_need_floating(i, state));
     AC_TRY(ac_need_shape(i, state, &states));
@@ -154,12 +154,12 @@ static int check_recurrence(ac_infer *i, int state, int weight, int sizes, ac_ce
 
 int ac_infer_recurrence(ac_infer *i) {
     ATTRS(recurrence);
-    static const int64_t gates[] = {1, 1, 4, 3}, keeps[] = {0, 0, 5, 4};
+    int64_t gates = ac_cell_gates(a->cell), keeps = ac_cell_keeps(a->cell);
     ac_dims rows, bias;
     AC_TRY(check_recurrence(i, 1, 2, 4, (ac_cell)a->cell, &rows));
     ac_dims y = rows, x = rows;
     int64_t units = i->in[1]->shape[2], last = rows.n - 1;
-    y.v[last] = units, x.v[last] = gates[a->cell] * units, bias = (ac_dims){1, {gates[a->cell] * units}};
+    y.v[last] = units, x.v[last] = gates * units, bias = (ac_dims){1, {gates * units}};
     AC_TRY(ac_need_shape(i, 0, &x));
     AC_TRY(need_one_dtype(i, 1, 0));
     AC_TRY(need_dense_rows(i, 0));
@@ -169,22 +169,22 @@ int ac_infer_recurrence(ac_infer *i) {
         AC_TRY(need_dense_rows(i, 3));
     }
     i->out[0] = (ac_spec){i->compute, y, AC_CPU}, i->out[1] = (ac_spec){i->compute, ac_shape_of(i->in[1]), AC_CPU};
-    y.v[last] = keeps[a->cell] * units;
+    y.v[last] = keeps * units;
     i->out[2] = (ac_spec){i->compute, a->keep ? y : (ac_dims){1, {0}}, AC_CPU};
     return 0;
 }
 
 int ac_infer_recurrence_backward(ac_infer *i) {
     ATTRS(recurrence);
-    static const int64_t gates[] = {1, 1, 4, 3}, keeps[] = {0, 0, 5, 4};
+    int64_t gates = ac_cell_gates(a->cell), keeps = ac_cell_keeps(a->cell);
     ac_dims rows, states = ac_shape_of(i->in[4]);
     AC_TRY(check_recurrence(i, 4, 5, 6, (ac_cell)a->cell, &rows));
-    int64_t units = states.v[2], last = rows.n - 1, all = gates[a->cell] * units;
+    int64_t units = states.v[2], last = rows.n - 1, all = gates * units;
     rows.v[last] = units;
     AC_TRY(ac_need_shape(i, 0, &rows));
     AC_TRY(ac_need_shape(i, 1, &states));
     AC_TRY(ac_need_shape(i, 2, &rows));
-    rows.v[last] = keeps[a->cell] * units;
+    rows.v[last] = keeps * units;
     AC_TRY(ac_need_shape(i, 3, &rows));
     for (int n = 0; n < 4; n++) {
         AC_TRY(need_one_dtype(i, 4, n));

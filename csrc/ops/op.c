@@ -110,6 +110,7 @@ static int read_kind(const char **s, ac_param *p) {
     else return ac_fail(AC_RUNTIME, "unknown kind of parameter at `%s`", *s);
     if (take(s, "?")) p->optional = true;
     if (take(s, "(mut)")) p->mutated = true;
+    if (take(s, "(cpu)")) p->on_cpu = true;
     return 0;
 }
 
@@ -202,7 +203,7 @@ static int read_signature(ac_op_info *op) {
     const char *s = op->signature + 1;
     bool keyword_only = false;
     size_t used = 0;
-    op->list_at = op->dtype_at = op->casts_at = op->device_at = op->pairs_at = op->reduction_at = -1;
+    op->list_at = op->dtype_at = op->casts_at = op->device_at = op->pairs_at = op->reduction_at = op->cpu_at = -1;
     for (s = skip(s); *s != ')'; s = skip(s)) {
         bool star = take(&s, "*");
         if (star && *s == ',') {
@@ -218,6 +219,7 @@ static int read_signature(ac_op_info *op) {
         p->offset = (int)used;
         used += attr_bytes(p->kind);
         if (p->kind == AC_P_TENSOR_LIST) op->list_at = op->n_tensors;
+        if (p->on_cpu) op->cpu_at = op->n_tensors;
         if (p->kind <= AC_P_TENSOR_LIST) op->n_tensors++;
         if (p->kind == AC_P_DTYPE && p->optional) op->dtype_at = p->offset;
         if (p->kind == AC_P_DTYPE && p->optional && op->n_tensors == 1 && strcmp(p->name, "dtype") == 0)

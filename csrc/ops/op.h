@@ -77,6 +77,7 @@ typedef struct {
     bool optional; /* None is allowed */
     bool number;   /* Tensor|Scalar */
     bool mutated;  /* Tensor(mut) */
+    bool on_cpu;   /* Tensor(cpu) */
     bool holes;    /* int?[]: None stands in a list, as AC_ABSENT */
     bool keyword_only;
     bool variadic; /* *tensors: the arguments that are given by position, as a list */
@@ -125,6 +126,7 @@ typedef struct {
     int pairs_at;       /* offset of the attribute `return_indices`, without which one result is shown, or -1 */
     int reduction_at;   /* which parameter is `reduction`, or -1 */
     bool old;           /* and it has former words */
+    int cpu_at;         /* which input lies on the CPU, whatever the others do, or -1 */
     int device_at;      /* offset of the attribute `device`, where the result goes, or -1 */
     int n_out, n_shown; /* those whose names begin with _ serve backward alone, and come last */
     const char *out_names[AC_MAX_OUT]; /* into the signature, ended by ':' */

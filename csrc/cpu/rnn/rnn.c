@@ -34,14 +34,13 @@ typedef struct {
 static int64_t round_up(int64_t bytes) { return (bytes + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT; }
 static int64_t parts_of(const recurrence *c) { return (c->batch + PART - 1) / PART; }
 static int64_t sequences(const recurrence *c, int64_t step) { return c->first[step + 1] - c->first[step]; }
-static int64_t states_of(const recurrence *c) { return c->cell == AC_CELL_lstm ? 2 : 1; }
+static int64_t states_of(const recurrence *c) { return ac_cell_states(c->cell); }
 
 static char *values(const ac_tensor *t, int64_t at) { return (char *)ac_data(t) + at * ac_itemsize(t->dtype); }
 
 static int open_recurrence(recurrence *c, ac_dtype dtype, const ac_tensor *state, const ac_tensor *sizes,
                            int64_t rows) {
-    static const int64_t gates[] = {1, 1, 4, 3}, keeps[] = {0, 0, 5, 4};
-    c->gates = gates[c->cell], c->keeps = keeps[c->cell];
+    c->gates = ac_cell_gates(c->cell), c->keeps = ac_cell_keeps(c->cell);
     c->state = state, c->dtype = dtype, c->opmath = ac_opmath_of(dtype);
     c->item = ac_itemsize(dtype), c->opmath_item = ac_opmath_bytes(c->opmath);
     c->batch = state->shape[1], c->units = state->shape[2];
