@@ -18,6 +18,7 @@ IMAGE(reduce)
 IMAGE(rows)
 IMAGE(channels)
 IMAGE(index)
+IMAGE(sort)
 IMAGE(foreach)
 IMAGE(scan)
 IMAGE(windows)
@@ -25,8 +26,8 @@ IMAGE(conv)
 IMAGE(attention)
 
 static const char *const images[AC_N_IMAGES] = {
-    ac_image_elementwise, ac_image_creation, ac_image_reduce,  ac_image_rows, ac_image_channels, ac_image_index,
-    ac_image_foreach,     ac_image_scan,     ac_image_windows, ac_image_conv, ac_image_attention};
+    ac_image_elementwise, ac_image_creation, ac_image_reduce, ac_image_rows,    ac_image_channels, ac_image_index,
+    ac_image_sort,        ac_image_foreach,  ac_image_scan,   ac_image_windows, ac_image_conv,     ac_image_attention};
 
 static struct {
     CUmodule modules[AC_N_IMAGES][AC_MAX_GPUS];

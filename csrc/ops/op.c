@@ -266,7 +266,9 @@ static void read_flags(void) {
         WAITS = AC_FLAG_WAITS,
         NO_HALF = AC_FLAG_NO_HALF,
         COUNTS = AC_FLAG_COUNTS,
-        WIDENS = AC_FLAG_WIDENS
+        WIDENS = AC_FLAG_WIDENS,
+        IN_PLACE = AC_FLAG_IN_PLACE,
+        BY_PARTS = AC_FLAG_BY_PARTS
     };
     for (int op = 0; op < AC_N_OPS; op++) ac_ops[op].of_bool = (ac_op)op;
 #define FLAGS(name, flags_) ac_ops[AC_OP_##name].flags = flags_;

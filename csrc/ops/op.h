@@ -49,6 +49,8 @@ enum {
     AC_FLAG_NO_HALF = 32,   /* a composite operator in float32 under autocast, which refuses 16 bits outside it */
     AC_FLAG_COUNTS = 64,    /* the shape of its result depends on values, and is known after it ran */
     AC_FLAG_WIDENS = 128,   /* a dtype that it is asked for must hold all values of the input's */
+    AC_FLAG_IN_PLACE = 256, /* an F32 operator that reads 16-bit operands as they are, and computes in float32 */
+    AC_FLAG_BY_PARTS = 512, /* an F32 composite operator whose parts cast, each by itself */
 };
 enum { AC_MAX_PARAMS = 12, AC_MAX_OUT = 4 };
 enum { AC_WORD = -2 }; /* the size of an int[] for which the first of its words was given; AC_WORD - 1 the second */
