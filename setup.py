@@ -140,20 +140,21 @@ def compile_kernels(nvcc: str) -> "str | None":
     missing = [source for source in images if not os.path.exists(images[source])]
     os.makedirs(cache, exist_ok=True)
 
-    def one(source: str) -> "tuple[str, int, str]":
+    def one(source: str) -> "tuple[str, bool, str]":
         target = images[source]
         done = subprocess.run([nvcc, *flags, "-o", target + ".tmp", source], capture_output=True, text=True)
         if done.returncode == 0:
             os.replace(target + ".tmp", target)
         print(f"ampc: {source} for the GPU: {time.monotonic() - begin:.0f} s", flush=True)
-        return source, done.returncode, done.stdout + done.stderr
+        return source, done.returncode != 0, (done.stdout + done.stderr).strip()
 
     begin = time.monotonic()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        failed = [(source, text) for source, code, text in pool.map(one, missing) if code]
-    for source, text in failed:
-        print(f"ampc: nvcc failed on {source}, so this build has no GPU code:\n{text}", file=sys.stderr)
-    return None if failed else gathered(cache, images)
+        results = list(pool.map(one, missing))
+    for source, failed, text in results:
+        if failed or text:
+            print(f"ampc: nvcc {'failed on' if failed else 'about'} {source}{', so this build has no GPU code' * failed}:\n{text}", file=sys.stderr)
+    return None if any(failed for _, failed, _ in results) else gathered(cache, images)
 
 
 def gathered(cache: str, images: "dict[str, str]") -> str:

@@ -14,7 +14,11 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 Traffic = Dict[str, Tuple[int, int, int]]  # by kernel: launches, bytes read, bytes written
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "gpu.md"
 
-HEAD = """# Kernels of the GPU
+# Bytes a second of their memory, as NVIDIA's data sheets give them; and what a launch costs where many follow each other.
+BANDWIDTHS = {"H200": 4.8e12, "RTX 4090": 1.0e12}
+LAUNCH = 2e-6
+
+HEAD = f"""# Kernels of the GPU
 
 This table is generated: `python -m kernel_traffic --save`, in `tests/`, on nvcc's PTX of the kernels, which the CPU runs. No GPU has measured it.
 
@@ -24,9 +28,11 @@ This table is generated: `python -m kernel_traffic --save`, in `tests/`, on nvcc
 - **Least** is what any kernel would move: each operand and each result once. It is an estimate where a result depends on values, as with indices.
 - Sizes are small, because the CPU runs the kernels. At the sizes of a training step, sums of parts have a smaller share.
 - Products are cuBLASLt's and most convolutions are cuDNN's. Their bytes are not counted.
+- **Estimates** are microseconds: the bytes at the speed of the GPU's memory ({" and ".join(f"{name} {speed / 1e12:.1f} TB/s" for name, speed in BANDWIDTHS.items())}), and
+  {LAUNCH * 1e6:.0f} for each launch. Nothing has measured them. A kernel that computes more than it moves takes longer, and one whose operands lie in a cache less.
 
-| Operator | Sizes | Launches | Kernels | Bytes | Least | Ratio |
-|---|---|---:|---|---:|---:|---:|
+| Operator | Sizes | Launches | Kernels | Bytes | Least | Ratio |{"".join(f" Estimate, {name} |" for name in BANDWIDTHS)}
+|---|---|---:|---|---:|---:|---:|{"---:|" * len(BANDWIDTHS)}
 """
 
 
@@ -40,7 +46,16 @@ class Row(NamedTuple):
 
     def text(self) -> str:
         kernels = ", ".join(f"`{name}`" + (f" × {n}" if n > 1 else "") for name, n in sorted(self.kernels.items()))
-        return f"| {self.operator} | {self.sizes} | {sum(self.kernels.values())} | {kernels} | {self.moved:,} | {self.least:,} | {self.moved / self.least:.2f} |"
+        estimates = "".join(f" {self.microseconds(speed):.1f} |" for speed in BANDWIDTHS.values())
+        return (f"| {self.operator} | {self.sizes} | {self.launches} | {kernels} | {self.moved:,} | {self.least:,} | {self.moved / self.least:.2f} |{estimates}")
+
+    @property
+    def launches(self) -> int:
+        return sum(self.kernels.values())
+
+    def microseconds(self, bandwidth: float) -> float:
+        """An estimate for a GPU whose memory moves so many bytes a second."""
+        return 1e6 * (self.moved / bandwidth + self.launches * LAUNCH)
 
 
 def so_far() -> Traffic:
@@ -259,7 +274,7 @@ def rows(lib: Any) -> List[Row]:
 
 def kept() -> Dict[Tuple[str, str], Tuple[int, float]]:
     """Launches and ratio of each line of the page, by operator and sizes."""
-    lines = re.findall(r"^\| (.*) \| (.*) \| (\d+) \| .* \| [\d,]+ \| [\d,]+ \| ([\d.]+) \|$", PAGE.read_text(), re.M)
+    lines = re.findall(r"^\| (.*?) \| (.*?) \| (\d+) \| .*? \| [\d,]+ \| [\d,]+ \| ([\d.]+) \|", PAGE.read_text(), re.M)
     return {(operator, sizes): (int(launches), float(ratio)) for operator, sizes, launches, ratio in lines}
 
 

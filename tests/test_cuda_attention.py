@@ -5,7 +5,7 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 import pytest
-from test_cuda_kernels import COUNTS_BYTES, as_float64, bytes_of, close, drawn, launches, same_bits_in_any_order
+from gpu_measures import COUNTS_BYTES, as_float64, bytes_of, close, drawn, launches, same_bits_in_any_order
 from where import ON_GPU, settled, simulated
 
 import ampc

@@ -4,7 +4,7 @@ import gc
 import threading
 
 import pytest
-from where import FEWER, ON_GPU, simulated, simulator
+from where import FEWER, ON_GPU, SIMULATED, simulated, simulator
 
 import ampc
 from ampc import nn
@@ -232,8 +232,43 @@ def test_wrong_calls():
         pass
     with pytest.raises(RuntimeError, match="the replay of another CUDA graph cannot be captured"):
         captured(g.replay)
-    with pytest.raises(NotImplementedError, match="keep_graph"):
-        ampc.cuda.CUDAGraph(keep_graph=True)
+    with pytest.raises(RuntimeError, match="was not kept"):
+        g.raw_cuda_graph()
+
+
+def test_a_graph_that_is_kept():
+    """It is made ready later: by hand, again, or by the first replay; and it goes with its object."""
+    gc.collect()
+    x, before = ampc.ones(3), simulator("graphs") if SIMULATED else 0
+    for by_hand in (0, 1, 2):
+        g = ampc.cuda.CUDAGraph(keep_graph=True)
+        for call in (g.raw_cuda_graph, g.raw_cuda_graph_exec, g.instantiate):
+            with pytest.raises(RuntimeError, match="nothing was captured"):
+                call()
+        with ampc.cuda.graph(g):
+            y = x * 2
+        kept = g.raw_cuda_graph()
+        with pytest.raises(RuntimeError, match=r"call instantiate\(\) first"):
+            g.raw_cuda_graph_exec()
+        with pytest.raises(RuntimeError, match="has been captured already"), ampc.cuda.graph(g):
+            pass
+        for _ in range(by_hand):
+            g.instantiate()
+        x.fill_(by_hand + 4.0)
+        g.replay()
+        assert y.tolist() == [2 * by_hand + 8.0] * 3 and g.raw_cuda_graph() == kept and g.raw_cuda_graph_exec()
+        with pytest.raises(RuntimeError, match="making another CUDA graph ready cannot be captured"):
+            captured(g.instantiate)
+        g.reset()
+        with pytest.raises(RuntimeError, match="nothing was captured"):
+            g.raw_cuda_graph()
+    plain, _ = captured(lambda: x + 1)
+    plain.instantiate()
+    assert plain.raw_cuda_graph_exec()
+    del g, plain
+    gc.collect()
+    if SIMULATED:
+        assert simulator("graphs") == before
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------------------------

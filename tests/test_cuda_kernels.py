@@ -1,64 +1,16 @@
 """The speed of CUDA kernels by design, without a GPU: launches and bytes are counted, and results are compared with float64 at sizes that
 take several blocks and leave odd tails. Bytes are those of `--device ptx`."""
 
-import ctypes
-import os
-
 import numpy as np
 import pytest
-from kernel_traffic import kept, rows, traffic
-from where import ON_GPU, SIMULATED, settled, simulator
+from gpu_measures import COUNTS_BYTES, as_float64, bytes_of, close, drawn, launches, multiplied, same_bits_in_any_order
+from kernel_traffic import kept, rows
+from where import ON_GPU, SIMULATED, simulator
 
 import ampc
 
 pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs --device sim, ptx or cuda")
 F = ampc.nn.functional
-COUNTS_BYTES = SIMULATED and "cuda_ptx" in os.environ["AMPC_CUDA_LIBS"]
-
-
-def launches(f):
-    """The launches of one call, and its result; the first call may make copies that later ones keep."""
-    f()
-    if not SIMULATED:
-        return None, settled(f())
-    before = simulator("launches")
-    result = f()
-    return simulator("launches") - before, settled(result)
-
-
-def multiplied():
-    """The products so far."""
-    f = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcublasLt.so.13")).ampc_simulated_products
-    f.restype = ctypes.c_longlong
-    return f(b"done", ctypes.c_longlong(0))
-
-
-def bytes_of(f):
-    """What a call reads and writes of the GPU's memory, in bytes."""
-    return sum(read + written for _, read, written in traffic(f).values())
-
-
-def same_bits_in_any_order(f):
-    """The results of ``f``, a list of tensors, which are the same in every order of threads and blocks."""
-    runs = []
-    for order in (0, 1, 2, 5) if SIMULATED else (0, 0):
-        if SIMULATED:
-            simulator("order", order)
-        runs.append([settled(t).numpy(force=True).tobytes() for t in f()])
-    if SIMULATED:
-        simulator("order", 0)
-    assert all(run == runs[0] for run in runs)
-
-
-def close(got, want, dtype, factor=8):
-    want = np.asarray(want)
-    bound = factor * ampc.finfo(dtype).eps * max(1, abs(want).max(initial=0))
-    assert abs(got.double().numpy(force=True) - want).max(initial=0) <= bound
-
-
-def drawn(*shape, dtype=ampc.float32, layout=None):
-    t = ampc.randn(*shape).to(dtype)
-    return t if layout is None else t.contiguous(memory_format=layout)
 
 
 # -- batch norm, group norm ---------------------------------------------------------------------------------------
@@ -159,59 +111,7 @@ def test_batch_norm_gives_the_same_bits():
         same_bits_in_any_order(lambda f=forward, b=backward: [f(), *b()])
 
 
-# -- max pooling ------------------------------------------------------------------------------------------------------
-
-
-def pooled_gradient(shape, indices, g, nd):
-    """What windows took comes back, in float64."""
-    dx = np.zeros((int(np.prod(shape[:len(shape) - nd])), int(np.prod(shape[len(shape) - nd:]))))
-    rows = indices.reshape(len(dx), -1)
-    np.add.at(dx, (np.arange(len(dx))[:, None], rows), g.reshape(rows.shape))
-    return dx.reshape(shape)
-
-
-@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64], ids=str)
-@pytest.mark.parametrize(("shape", "how"), [((2, 3, 33, 30), [3, 2, 1]), ((2, 3, 20, 21), [(2, 4), (3, 1)]),
-                                            ((3, 4, 29), [3, 1, 0, 3]), ((2, 2, 7, 9, 8), [3, 2, 1, 1, True]),
-                                            ((1, 2, 13, 17), 5), ((2, 2, 5, 4, 7), (3, 4, 2))], ids=str)
-def test_max_pool_gradient(shape, how, dtype):
-    """Windows that overlap, leave gaps, are dilated, and adaptive ones; equal values, where the first counts."""
-    x, nd = (ampc.randint(0, 9, shape)).to(dtype).requires_grad_(), len(shape) - 2
-    pool = getattr(F, f"max_pool{nd}d" if isinstance(how, list) else f"adaptive_max_pool{nd}d")
-    y, indices = pool(x, *how, return_indices=True) if isinstance(how, list) else pool(x, how, return_indices=True)
-    g = drawn(*y.shape, dtype=dtype)
-    got = ampc.autograd.grad(y, x, g, retain_graph=True)[0]
-    close(got, pooled_gradient(shape, indices.numpy(force=True), g.double().numpy(force=True), nd), dtype, 4)
-    assert got.equal(ampc.autograd.grad(y, x, g, create_graph=True, retain_graph=True)[0]) or dtype is not ampc.float64
-    turned = g.transpose(-1, -2).contiguous().transpose(-1, -2)  # a gradient of another layout
-    assert ampc.autograd.grad(y, x, turned)[0].equal(got)
-
-
-def pool_step(shape=(2, 4, 64, 64), dtype=ampc.float16):
-    x = drawn(*shape, dtype=dtype).requires_grad_()
-    y = F.max_pool2d(x, 3, 2, 1)
-    g = drawn(*y.shape, dtype=dtype)
-    return x, y, lambda: ampc.autograd.grad(y, x, g, retain_graph=True)[0]
-
-
-def test_max_pool_gradient_is_one_launch():
-    _, _, backward = pool_step()
-    assert launches(backward)[0] in (1, None)
-    same_bits_in_any_order(lambda: [backward()])
-
-
-@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
-def test_bytes_of_max_pool_gradient():
-    """The gradient and the indices of windows are read, that of x is written. Two blocks read the windows that lie over both."""
-    x, y, backward = pool_step()
-    assert bytes_of(backward) <= 1.3 * (x.nbytes + y.nbytes + 8 * y.numel())
-
-
 # -- sums of rows and columns, joins, the look over gradients -------------------------------------------------------------
-
-
-def as_float64(*tensors):
-    return [t.double().numpy(force=True) for t in tensors]
 
 
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64], ids=str)
@@ -366,24 +266,101 @@ def test_bytes_of_softmax_over_many_classes():
     assert bytes_of(lambda: ampc.autograd.grad(y, x, g, retain_graph=True)) <= 4.05 * x.nbytes
 
 
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("shape", [(700, 33), (3, 5, 40, 9), (17, 20001)], ids=str)
-def test_cross_entropy(shape, reduction):
-    x, target = drawn(*shape).requires_grad_(), ampc.randint(0, shape[1], shape[:1] + shape[2:])
-    target[0] = -100
-    w = ampc.rand(shape[1]) + 0.5
-    loss = F.cross_entropy(x, target, w, reduction=reduction)
-    g = drawn(*loss.shape)
-    loss.backward(g)
-    wide, at = np.moveaxis(as_float64(x)[0], 1, -1).reshape(-1, shape[1]), target.numpy(force=True).reshape(-1)
+def entropy_reference(x, target, w, g, reduction, mix):
+    """Loss and gradient of logits [N, C, ...], in float64; samples of class -100 do not count."""
+    classes, order = x.shape[1], np.moveaxis(np.arange(x.size).reshape(x.shape), 1, -1).reshape(-1)
+    wide, at = x.reshape(-1)[order].reshape(-1, classes), target.reshape(-1)
     log_p, counted = log_softmax_reference(wide), at != -100
     at = np.where(counted, at, 0)
-    own, gs = as_float64(w)[0][at] * counted, np.broadcast_to(as_float64(g)[0].reshape(-1), at.shape)
-    each = -own * log_p[np.arange(len(at)), at]
-    want = each if reduction == "none" else each.sum() / (own.sum() if reduction == "mean" else 1)
-    slope = (np.exp(log_p) - np.eye(shape[1])[at]) * (own * gs / (own.sum() if reduction == "mean" else 1))[:, None]
-    close(loss.reshape(-1) if reduction == "none" else loss, want, ampc.float32, 16)
-    close(x.grad.movedim(1, -1).reshape(slope.shape), slope, ampc.float32, 16)
+    own = w[at] * counted
+    q = (1 - mix) * own[:, None] * np.eye(classes)[at] + mix / classes * counted[:, None] * w  # the weighted target
+    each, scale = -(q * log_p).sum(1), own.sum() if reduction == "mean" else 1
+    slope = (np.exp(log_p) * q.sum(1, keepdims=True) - q) * (np.broadcast_to(g.reshape(-1), at.shape) / scale)[:, None]
+    dx = np.zeros(x.size)
+    dx[order] = slope.reshape(-1)
+    return each.reshape(target.shape) if reduction == "none" else each.sum() / scale, dx.reshape(x.shape)
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64], ids=str)
+@pytest.mark.parametrize(("reduction", "weighted", "mix"), [("mean", True, 0), ("sum", False, 0.1), ("none", True, 0.2)])
+@pytest.mark.parametrize("shape", [(700, 33), (3, 5, 40, 9), (17, 20001), (9, 4096), (8300, 3), (2, 300, 11)], ids=str)
+def test_cross_entropy(shape, reduction, weighted, mix, dtype):
+    """Rows of a warp and of a block, in runs and one by one; classes that lie apart; samples that blocks join in parts."""
+    x, target = (drawn(*shape) * 3).to(dtype).requires_grad_(), ampc.randint(0, shape[1], shape[:1] + shape[2:])
+    target[0] = -100
+    own = dtype if dtype is ampc.float64 else ampc.float32
+    w = ampc.rand(shape[1]).to(own) + 0.5 if weighted else None
+    call = lambda: F.cross_entropy(x, target, w, reduction=reduction, label_smoothing=mix)  # noqa: E731
+    loss = call()
+    g = drawn(*loss.shape, dtype=loss.dtype)
+    got = ampc.autograd.grad(loss, x, g, retain_graph=True)[0]
+    want, slope = entropy_reference(as_float64(x)[0], target.numpy(force=True), as_float64(w)[0] if weighted else np.ones(shape[1]), as_float64(g)[0], reduction, mix)
+    assert loss.dtype is dtype and got.dtype is dtype
+    close(loss, want, dtype, 8), close(got, slope, dtype, 16)
+    same_bits_in_any_order(lambda: [call(), got])
+    if x.numel() < 30000 and dtype in (ampc.float32, ampc.float64):  # what differentiates again
+        close(ampc.autograd.grad(loss, x, g, create_graph=True)[0], slope, dtype, 16)
+
+
+def test_cross_entropy_of_strided_logits():
+    x, target = drawn(40, 2, 33), ampc.randint(0, 33, (40,))
+    for part in (x[:, 1], x[:, 0].flip(1), drawn(33, 40).T, drawn(40, 66)[:, ::2]):
+        leaf = part.detach().requires_grad_()
+        loss = F.cross_entropy(leaf, target)
+        want, slope = entropy_reference(as_float64(part)[0], target.numpy(force=True), np.ones(33), np.ones(()), "mean", 0)
+        close(loss, want, ampc.float32), close(ampc.autograd.grad(loss, leaf)[0], slope, ampc.float32)
+
+
+def test_cross_entropy_of_what_is_not_finite():
+    """As the composition of log_softmax and nll_loss has it; large logits keep their differences."""
+    inf = float("inf")
+    rows = ampc.tensor([[inf, 0, 1], [0, inf, 1], [-inf, -inf, -inf], [0, -inf, 1], [-inf, 0, 1], [float("nan"), 0, 1], [1e5, 1e5 + 1, 1e5 - 1]])
+    target = ampc.tensor([0, 0, 1, 1, 1, 1, 1])
+    want = F.nll_loss(rows.double().log_softmax(1), target, reduction="none")
+    for x in (rows, rows.double()):
+        leaf = x.requires_grad_()
+        loss = F.cross_entropy(leaf, target, reduction="none")
+        assert np.allclose(*as_float64(loss, want), rtol=1e-6, equal_nan=True)
+        dx = ampc.autograd.grad(loss.sum(), leaf)[0]
+        assert dx[6].sum().abs().item() < 1e-6 and dx[[0, 1, 2, 5]].isnan().all().item()
+
+
+def test_cross_entropy_under_autocast_reads_16_bits_in_place():
+    """One read of the logits, one of them again for their gradient, no copy; the loss is float32."""
+    x, target = drawn(300, 520, dtype=ampc.float16).requires_grad_(), ampc.randint(0, 520, (300,))
+    with ampc.autocast("cuda", dtype=ampc.float16):
+        count, loss = launches(lambda: F.cross_entropy(x, target))
+    assert loss.dtype is ampc.float32 and count in (2, None)
+    one = ampc.ones(())
+    count, (dx,) = launches(lambda: ampc.autograd.grad(loss, x, one, retain_graph=True))
+    assert dx.dtype is ampc.float16 and count in (1, None)
+    want, slope = entropy_reference(as_float64(x)[0], target.numpy(force=True), np.ones(520), np.ones(()), "mean", 0)
+    close(loss, want, ampc.float32), close(dx, slope, ampc.float16)
+
+
+def test_a_class_that_there_is_none_of():
+    x = drawn(5, 3)
+    with pytest.raises(IndexError, match="3"):
+        F.cross_entropy(x, ampc.tensor([0, 1, 3, 0, 0]))
+        ampc.cuda.synchronize()
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+@pytest.mark.parametrize("dtype", [ampc.float16, ampc.float32], ids=str)
+def test_bytes_of_cross_entropy_over_many_classes(dtype):
+    """Each logit is read once, and once more for its gradient."""
+    x, target = drawn(6, 20000, dtype=dtype).requires_grad_(), ampc.randint(0, 20000, (6,))
+    loss = F.cross_entropy(x, target)
+    assert bytes_of(lambda: F.cross_entropy(x, target)) <= 1.05 * x.nbytes
+    assert bytes_of(lambda: ampc.autograd.grad(loss, x, retain_graph=True)) <= 2.05 * x.nbytes
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_bytes_of_rows_that_lie_across():
+    """Classes of an image lie apart, its pixels side by side: a thread takes a row."""
+    x, target = drawn(2, 21, 32, 32, dtype=ampc.float16), ampc.randint(0, 21, (2, 32, 32))
+    assert bytes_of(lambda: F.cross_entropy(x, target)) <= 1.1 * (x.nbytes + 8 * 4 * target.numel())
+    assert bytes_of(lambda: ampc.softmax(x, 1)) <= 3.1 * x.nbytes
 
 
 def sum_at(index, g, shape):
@@ -409,6 +386,52 @@ def test_embedding_gradient_of_frequent_tokens(kind, dtype):
         want[padding] = 0
     close(backward()[0], want, dtype, 16)
     same_bits_in_any_order(backward)
+
+
+# -- sorts --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.float64, ampc.int64, ampc.uint8], ids=str)
+@pytest.mark.parametrize("shape", [(700, 5), (3, 1), (40, 129), (5, 512), (2, 4096), (2, 4097), (1, 3, 1000)], ids=str)
+def test_sorts(shape, dtype):
+    """Rows that share a block, have one, and take the radix passes; many equal values, whose places stay in order; nan goes last."""
+    x = ampc.randint(0, 40, shape).to(dtype)
+    if x.is_floating_point():
+        x = (x - 20) / 8
+        x[..., 0] = float("nan")
+        x[..., -1] = float("-inf")
+        x[0, shape[1] // 2] = -0.0
+    wide = x.double().numpy(force=True)
+    rising = np.argsort(wide, -1, kind="stable")
+    falling = shape[-1] - 1 - np.argsort(np.flip(wide, -1), -1, kind="stable")[..., ::-1]
+    nans = np.isnan(wide)
+    for descending, want in ((False, rising), (True, np.where(nans.any(), np.argsort(np.where(nans, -np.inf, -wide), -1, kind="stable"), falling))):
+        values, places = x.sort(-1, descending)
+        assert np.array_equal(places.numpy(force=True), want)
+        assert np.array_equal(values.double().numpy(force=True), np.take_along_axis(wide, want, -1), equal_nan=True)
+        k = min(3, shape[-1])
+        top, at = x.topk(k, -1, largest=descending)
+        assert np.array_equal(at.numpy(force=True), want[..., :k]) and np.array_equal(top.double().numpy(force=True), values[..., :k].double().numpy(force=True), equal_nan=True)
+    turned = x.transpose(0, -1).contiguous().transpose(0, -1)
+    assert all(a.equal(b) for a, b in zip(turned.nan_to_num(9).sort(-1), x.nan_to_num(9).sort(-1)))
+    same_bits_in_any_order(lambda: [*x.sort(-1)])
+
+
+def test_launches_of_sorts():
+    """One for rows that shared memory holds, and for the keys of few additions."""
+    if SIMULATED:
+        for shape in ((4, 2048), (900, 7), (1, 4096)):
+            x = drawn(*shape)
+            assert launches(lambda t=x: t.sort(1))[0] == launches(lambda t=x: t.topk(3, 1))[0] == 1
+        start, index, g = drawn(13, 6), ampc.randint(0, 13, (2000,)), drawn(2000, 6)
+        assert launches(lambda: start.index_add(0, index, g))[0] == 4  # keys, their order, runs, their pieces
+
+
+@pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
+def test_bytes_of_sorts():
+    """A value is read for its key and where it goes; the values and int64 places are written."""
+    x = drawn(4, 2048, dtype=ampc.float16)
+    assert bytes_of(lambda: x.sort(1)) <= 1.05 * (3 * x.nbytes + 8 * x.numel())
 
 
 # -- recurrent layers -----------------------------------------------------------------------------------------------------------

@@ -178,6 +178,8 @@ COMPUTED = {
     "memory as a generic address": ("mov.u64 %rd2, shared; cvta.shared.u64 %rd3, %rd2; mov.u64 %rd1, 7; st.u64 [%rd3+8], %rd1; cvta.to.shared.u64 %rd4, %rd3;"
                                     "ld.shared.u64 %rd1, [%rd4+8];", 7),
     "an atomic sum": ("mov.u32 %r2, shared; st.shared.u32 [%r2], 5; atom.shared.add.u32 %r3, [%r2], 2; ld.shared.u32 %r4, [%r2]; mov.b64 %rd1, {%r3, %r4};", 7 << 32 | 5),
+    "a copy with zeros behind it": ("mov.u64 %rd2, 0x1122334455667788; st.global.u64 [%rd0], %rd2; mov.u32 %r1, 4; mov.u32 %r2, 16;"
+                                    "cp.async.cg.shared.global [%r2], [%rd0], 16, %r1; cp.async.commit_group; cp.async.wait_group 0; ld.shared.u64 %rd1, [%r2];", 0x55667788),
     "an atomic exchange": ("st.global.u32 [%rd0], 1; atom.global.cas.b32 %r1, [%rd0], 1, 9; atom.global.cas.b32 %r2, [%rd0], 1, 5; mov.b64 %rd1, {%r1, %r2};", 9 << 32 | 1),
 }
 
@@ -185,7 +187,9 @@ PLACE = "shl.b32 %r1, %r0, 2; xor.b32 %r2, %r1, {other}; "
 WRITE, READ = "st.shared.u32 [%r1], %r0; ", "ld.shared.u32 %r3, [%r2]; "
 SHUFFLE = "shfl.sync.bfly.b32 %r4|%p1, %r0, 1, 31, -1; "
 NEIGHBOUR, OTHER_WARP = PLACE.format(other=4), PLACE.format(other=128)
-# Of 64 threads, each with four bytes of shared memory: what is wrong in them, or None.
+# 16 bytes a thread
+COPY, COPIED = "shl.b32 %r1, %r0, 4; xor.b32 %r2, %r1, 16; cp.async.cg.shared.global [%r1], [%rd0], 16; ", "ld.shared.u32 %r3, [%r2]; "
+# Of 64 threads, each with four bytes of shared memory, or 16: what is wrong in them, or None.
 WATCHED = {
     "a value of a neighbour": (NEIGHBOUR + WRITE + READ, "races"),
     "behind the warp's barrier": (NEIGHBOUR + WRITE + "bar.warp.sync -1; " + READ, None),
@@ -202,6 +206,15 @@ WATCHED = {
                                              "races"),
     "one's own": (NEIGHBOUR + WRITE + "ld.shared.u32 %r3, [%r1]; " + WRITE, None),
     "by its generic address": (NEIGHBOUR + WRITE + "cvt.u64.u32 %rd2, %r2; cvta.shared.u64 %rd3, %rd2; ld.u32 %r3, [%rd3]; ", "races"),
+    "a copy that was waited for": (COPY + "cp.async.commit_group; cp.async.wait_group 0; bar.sync 0; " + COPIED, None),
+    "a copy of one's own": (COPY + "cp.async.commit_group; cp.async.wait_group 0; ld.shared.u32 %r3, [%r1]; ", None),
+    "a copy that nobody waited for": (COPY + "cp.async.commit_group; bar.sync 0; " + COPIED, "before a copy that writes there was waited for"),
+    "a copy in no group": (COPY + "cp.async.wait_group 0; bar.sync 0; " + COPIED, "before a copy that writes there was waited for"),
+    "a copy in a group that may go on": (COPY + "cp.async.commit_group; cp.async.wait_group 1; bar.sync 0; " + COPIED, "before a copy that writes there was waited for"),
+    "a group behind the one that was waited for": (COPY + "cp.async.commit_group; cp.async.commit_group; cp.async.wait_group 1; bar.sync 0; " + COPIED, None),
+    "a copy without a barrier": (COPY + "cp.async.commit_group; cp.async.wait_group 0; " + COPIED, "races"),
+    "a copy to where a neighbour reads": (f"shl.b32 %r1, %r0, 4; xor.b32 %r2, %r1, 16; {COPIED}" + COPY, "races"),
+    "a copy to an odd word": ("mov.u32 %r1, 4; cp.async.cg.shared.global [%r1], [%rd0], 16; ", "cp.async.cg.shared.global is misaligned: 16 bytes"),
     "two words at an odd one": ("mov.u64 %rd2, 4; add.s64 %rd2, %rd0, %rd2; ld.global.v2.u32 {%r3, %r4}, [%rd2]; ", "ld.global.v2.u32 is misaligned: 8 bytes"),
     "a word at an odd byte": ("st.shared.u16 [%r0], 1; ", "st.shared.u16 is misaligned"),
     "beyond the launch's memory": ("ld.shared.u32 %r3, [256]; ", "outside the shared memory"),
@@ -231,7 +244,8 @@ def test_what_instructions_compute(gpu, what):
 def test_mistakes_in_memory(gpu, what, order):
     """They are seen in whatever order the threads come."""
     gpu.lib.ampc_simulator(b"order", ctypes.c_longlong(order))
-    said, wrong = gpu.run(f"watched_{list(WATCHED).index(what)}", threads=64, shared=256), WATCHED[what][1]
+    copies = "cp.async" in WATCHED[what][0]
+    said, wrong = gpu.run(f"watched_{list(WATCHED).index(what)}", threads=64, shared=1024 if copies else 256), WATCHED[what][1]
     assert wrong in said if wrong else not isinstance(said, str)
 
 
@@ -239,6 +253,33 @@ def test_mistakes_in_memory(gpu, what, order):
 def test_a_function_that_does_not_return(gpu):
     """So nvcc ends a function where it calls one of the host, with a warning."""
     assert "endless: a function ends without a return" in gpu.run("endless")
+
+
+# -- what a build says of nvcc ---------------------------------------------------------------------------------------------------
+
+
+NVCC = """#!/bin/sh
+case "$*" in
+*--version*) echo "Cuda compilation tools, release 13.0, V13.0.48";;
+*--list-gpu-arch*) echo compute_80 compute_90;;
+*scan.cu) echo "scan.cu(3): warning #177-D: variable \\"x\\" was declared but never referenced" >&2;;
+esac
+case "$*" in *scan.cu) [ -z "$FAILS" ] || exit 1;; esac
+while [ $# -gt 0 ]; do [ "$1" = -o ] && touch "$2"; shift; done
+"""
+COMPILE = "import runpy, setuptools; setuptools.setup = lambda **how: None; names = runpy.run_path('setup.py'); print(names['compile_kernels']('nvcc'))"
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("fails", ["", "1"], ids=["a warning", "an error"])
+def test_a_build_shows_what_nvcc_says(fails, tmp_path):
+    (tmp_path / "nvcc").write_text(NVCC)
+    (tmp_path / "nvcc").chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "AMPC_CUDA_CACHE": str(tmp_path / "images"), "FAILS": fails}
+    done = subprocess.run([sys.executable, "-c", COMPILE], cwd=HERE.parent, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert ("nvcc failed on" if fails else "nvcc about") + " csrc/cuda/scan.cu" in done.stderr and "#177-D" in done.stderr
+    assert done.stderr.count("ampc: nvcc") == 1 and (done.stdout.splitlines()[-1] == "None") == bool(fails)
 
 
 # -- nvcc's own -----------------------------------------------------------------------------------------------------------------
@@ -263,6 +304,29 @@ def test_a_kernel_that_was_spoilt_by_hand(tmp_path, code, instead, says):
     assert (spoilt != text) == bool(code)
     folder = built(tmp_path / "gpu", {"scan": spoilt})
     done = subprocess.run([sys.executable, "-c", SCAN], capture_output=True, text=True, env={**os.environ, "AMPC_CUDA_LIBS": str(folder)})
+    assert says in done.stdout + done.stderr
+
+
+CONVOLVE = """
+import ampc
+ampc.backends.cudnn.enabled = False
+x, w = ampc.ones(1, 16, 8, 8, device="cpu").half().cuda(), ampc.ones(8, 16, 1, 1, device="cpu").half().cuda()
+y = ampc.nn.functional.conv2d(x.contiguous(memory_format=ampc.channels_last), w)
+print(y.float().cpu().unique().tolist())
+"""
+
+
+@on_ptx
+@pytest.mark.parametrize(("code", "instead", "says"), [
+    ("", "", "[16.0]"), (r"cp\.async\.wait_group\s+0;", "", "before a copy that writes there was waited for"),
+    (r"cp\.async\.commit_group;", "", "before a copy that writes there was waited for"),
+], ids=["as it is", "without waiting", "without a group"])
+def test_copies_that_nobody_waits_for(tmp_path, code, instead, says):
+    text = (Path(os.environ["AMPC_CUDA_LIBS"]) / "80" / "conv.ptx").read_text()
+    spoilt = re.sub(code, instead, text)
+    assert (spoilt != text) == bool(code)
+    folder = built(tmp_path / "gpu", {"conv": spoilt, **{name: (Path(os.environ["AMPC_CUDA_LIBS"]) / "80" / f"{name}.ptx").read_text() for name in ("elementwise", "creation")}})
+    done = subprocess.run([sys.executable, "-c", CONVOLVE], capture_output=True, text=True, env={**os.environ, "AMPC_CUDA_LIBS": str(folder)})
     assert says in done.stdout + done.stderr
 
 

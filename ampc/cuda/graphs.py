@@ -30,15 +30,16 @@ class CUDAGraph:
     those that the capture made. Random numbers go on from where the random stream is, as without a graph. Optimizers of ``ampc.optim`` whose
     update is computed in C read their options, such as the learning rate, anew at each replay.
 
-    ``keep_graph``: torch's; True raises NotImplementedError, because the captured graph itself is not kept."""
+    Args:
+        keep_graph: whether the driver's graph of what was captured is kept, for ``raw_cuda_graph()``. ``capture_end`` does not make it ready to
+            run then: ``instantiate()`` does, or the first replay."""
 
     _number = 0  # the core's graph; 0: none
     _ready = False  # whether something was captured
 
     def __init__(self, keep_graph: bool = False) -> None:
-        if keep_graph:
-            raise NotImplementedError("CUDAGraph: keep_graph=True is not supported: what was captured is made ready to run, and not kept")
         _C._cuda_init()
+        self._keeps = keep_graph
         self._index = current.index
         self._memory: Optional[MemPool] = None
         self._steps: List[Tuple[Any, Dict[str, Any], range]] = []  # an optimizer, its group, and which of the captured steps are theirs
@@ -60,7 +61,7 @@ class CUDAGraph:
         retire_with(self._memory, current.index)
         if not self._number:
             self._index = current.index
-            self._number = _C._cuda_graph_new(self._index)
+            self._number = _C._cuda_graph_new(self._index, self._keeps)
             self._end = weakref.finalize(self, _C._cuda_graph_free, self._number)
             self._end.atexit = False
         _C._cuda_capture_begin(self._number, self._memory._number, MODES.index(capture_error_mode))
@@ -73,8 +74,27 @@ class CUDAGraph:
         self._ready = True
 
     def instantiate(self) -> None:
-        """Nothing: ``capture_end`` has made the graph ready. RuntimeError when nothing was captured."""
+        """Makes a graph that is kept ready to run, as it is now; it may be called again when the graph was changed. Without ``keep_graph`` it does
+        nothing: ``capture_end`` has done it. RuntimeError when nothing was captured."""
         self._need("instantiate")
+        _C._cuda_graph_instantiate(self._number)
+
+    def raw_cuda_graph(self) -> int:
+        """The driver's graph (``CUgraph``) of what was captured, which lives as long as this object. RuntimeError when nothing was captured, or
+        without ``keep_graph``."""
+        self._need("raw_cuda_graph")
+        if not self._keeps:
+            raise RuntimeError("CUDAGraph.raw_cuda_graph: the driver's graph was not kept; make the graph by CUDAGraph(keep_graph=True)")
+        return int(_C._cuda_graph_captured(self._number))
+
+    def raw_cuda_graph_exec(self) -> int:
+        """The driver's executable graph (``CUgraphExec``), which lives until the next ``instantiate()``. RuntimeError when nothing was captured,
+        or when a graph that is kept was not made ready yet."""
+        self._need("raw_cuda_graph_exec")
+        ready = int(_C._cuda_graph_executable(self._number) or 0)
+        if not ready:
+            raise RuntimeError("CUDAGraph.raw_cuda_graph_exec: the graph was not made ready to run; call instantiate() first")
+        return ready
 
     def replay(self) -> None:
         """Queues what was captured on this thread's current stream. RuntimeError when nothing was captured."""

@@ -53,11 +53,13 @@ ac_autocast_state ac_autocast_compute_in(ac_dtype dtype) {
 static bool is_float(const ac_tensor *t) { return t && ac_is_floating(t->dtype) && !t->is_scalar; }
 
 /* An operator that is asked for a dtype computes in that. */
-static void plan_f32(const ac_op_info *info, const void *attrs, ac_autocast_plan *plan) {
+static void plan_f32(const ac_op_info *info, ac_tensor *const *in, const void *attrs, ac_autocast_plan *plan) {
+    if (info->flags & AC_FLAG_BY_PARTS) return;
     if (info->dtype_at >= 0 && *(const int64_t *)(const void *)((const char *)attrs + info->dtype_at) != AC_NO_DTYPE)
         return;
-    plan->casts = plan->halves = true;
     plan->to = AC_float32;
+    if (info->flags & AC_FLAG_IN_PLACE) plan->low = ac_is_half(in[0]->dtype);
+    else plan->casts = plan->halves = true;
 }
 
 static void plan_promote(ac_tensor *const *in, int n, ac_autocast_plan *plan) {
@@ -103,7 +105,7 @@ int ac_autocast_make_plan(ac_op op, ac_tensor *const *in, int n, const void *att
     case AC_CAST_LOW: /* a composition's product casts by itself */
         if (info->kind != AC_KIND_COMPOSITE) plan_low(info, in, n, dtype, plan);
         return 0;
-    case AC_CAST_F32: plan_f32(info, attrs, plan); return 0;
+    case AC_CAST_F32: plan_f32(info, in, attrs, plan); return 0;
     case AC_CAST_PROMOTE: plan_promote(in, n, plan); return 0;
     case AC_CAST_BANNED: return refuse(info);
     }

@@ -12,7 +12,7 @@
     ENTRY(minimum) ENTRY(masked_fill) ENTRY(where) ENTRY(addcmul) ENTRY(addcdiv) ENTRY(lerp) ENTRY(cast)         \
     ENTRY(clone) ENTRY(stands_for) ENTRY(as_strided_scatter) ENTRY(sum) ENTRY(mean) ENTRY(prod) ENTRY(var) ENTRY(std)              \
     ENTRY(extremum) ENTRY(pick_dim) ENTRY(norm) ENTRY(logsumexp) ENTRY(softmax) ENTRY(log_softmax)             \
-    ENTRY(mse_loss) ENTRY(nll_loss) ENTRY(nll_loss_backward) ENTRY(mm) ENTRY(bmm) ENTRY(linear) ENTRY(cat)       \
+    ENTRY(mse_loss) ENTRY(nll_loss) ENTRY(nll_loss_backward) ENTRY(class_entropy) ENTRY(mm) ENTRY(bmm) ENTRY(linear) ENTRY(cat)       \
     ENTRY(gather) ENTRY(scatter_add) ENTRY(index_select) ENTRY(index_add) ENTRY(index) ENTRY(index_put)        \
     ENTRY(embedding) ENTRY(embedding_backward) ENTRY(pick_many) ENTRY(layer_norm) ENTRY(batch_norm) ENTRY(group_norm)          \
     ENTRY(dropout_mask) ENTRY(alias) ENTRY(view) ENTRY(expand) ENTRY(permute) ENTRY(transpose) ENTRY(select)     \
@@ -24,6 +24,7 @@
     ENTRY(atan2) ENTRY(hypot) ENTRY(copysign) ENTRY(logaddexp) ENTRY(logaddexp2) ENTRY(xlogy)   \
     ENTRY(cumsum) ENTRY(cumprod) ENTRY(logcumsumexp) ENTRY(linear_scan) ENTRY(flip)   \
     ENTRY(convolution) ENTRY(convolution_weight) ENTRY(im2col) ENTRY(col2im) ENTRY(max_pool) ENTRY(resample) \
+    ENTRY(avg_pool) ENTRY(avg_pool_backward) \
     ENTRY(diagonal) ENTRY(unfold) ENTRY(fused_attention) ENTRY(flash_attention) ENTRY(recurrence) \
     ENTRY(lgamma) ENTRY(digamma) ENTRY(polygamma) ENTRY(i0) ENTRY(i1) ENTRY(i0e) ENTRY(i1e) ENTRY(bessel_k0) ENTRY(bessel_k1) \
     ENTRY(scaled_k0) ENTRY(scaled_k1) ENTRY(bessel_j0) ENTRY(bessel_j1) ENTRY(bessel_y0) ENTRY(bessel_y1) ENTRY(spherical_bessel_j0) \

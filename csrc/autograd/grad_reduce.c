@@ -209,6 +209,49 @@ FORMULA(nll_loss_backward) {
     DONE;
 }
 
+/* The weights times the target's distribution over the classes of x; zeros where a sample is ignored. */
+static T weighted_target(ac_formula *c, const ac_attrs_cross_entropy *a, T x) {
+    ac_scratch *s = &c->scratch;
+    ac_dims samples = c->node->outputs[1].shape, column = {.n = x ? x->ndim : 0};
+    T target = ac_c_reshape(s, SAVED(1), &samples), weight = MAYBE(2);
+    if (!x || !target || !weight) return NULL;
+    int64_t channel = x->ndim > 1;
+    for (int64_t d = 0; d < column.n; d++) column.v[d] = d == channel ? x->shape[d] : 1;
+    ac_attrs_nll_backward one = {ac_shape_of(x), a->ignore_index, AC_REDUCE_NONE};
+    T minus = ac_c_full(s, &samples, -1, x->dtype, ac_device_of(x));
+    T hard = ac_c_call(s, AC_OP_nll_loss_backward, &one, 3, minus, target, weight);
+    if (a->label_smoothing == 0) return hard;
+    T counts = ac_c_unsqueeze(s, BIN(ne, target, NUM((double)a->ignore_index)), channel);
+    T even = ac_c_has(weight) ? ac_c_reshape(s, ac_c_cast(s, weight, x->dtype), &column)
+                              : ac_c_full(s, &column, 1, x->dtype, ac_device_of(x));
+    T smooth = MUL(ac_c_cast(s, counts, x->dtype), TIMES(even, a->label_smoothing / (double)x->shape[channel]));
+    return ADD(TIMES(hard, 1 - a->label_smoothing), smooth);
+}
+
+/* The gradient of cross entropy in operators that differentiate again. */
+static T entropy_slope(ac_formula *c, const ac_attrs_cross_entropy *a) {
+    ac_scratch *s = &c->scratch;
+    T given = SAVED(0), g = G;
+    if (!given || !g) return NULL;
+    T x = ac_c_cast(s, given, g->dtype), q = weighted_target(c, a, x);
+    ac_dims along = {1, {given->ndim > 1}};
+    ac_attrs_softmax over = {along.v[0], AC_NO_DTYPE};
+    T slope = SUB(MUL(ac_c_call(s, AC_OP_softmax, &over, 1, x), ac_c_sum_over(s, q, &along, true)), q);
+    if (a->reduction == AC_REDUCE_NONE) g = ac_c_unsqueeze(s, g, along.v[0]);
+    if (a->reduction == AC_REDUCE_MEAN) g = DIV(g, ac_c_cast(s, ac_c_select(s, RESULT(2), 0, 0), g->dtype));
+    return ac_c_cast(s, MUL(slope, g), given->dtype);
+}
+
+FORMULA(class_entropy) {
+    ATTR(cross_entropy);
+    if (c->graph) GIVE(0, entropy_slope(c, a));
+    else {
+        T in[6] = {G, SAVED(1), MAYBE(2), SAVED(0), RESULT(1), RESULT(2)}, out[AC_MAX_OUT];
+        if (ac_c_call_many(s, AC_OP_class_entropy_backward, a, in, 6, out) == 0) GIVE(0, out[0]);
+    }
+    DONE;
+}
+
 /* -- running totals ----------------------------------------------------------------------------------------- */
 
 /* y[i] = decay[i + 1] y[i + 1] + g[i], the adjoint of a running total along dim */

@@ -149,6 +149,24 @@ FORMULA(max_pool) {
     DONE;
 }
 
+/* Means are linear, so the gradient of their gradient is means again. */
+FORMULA(avg_pool) {
+    ATTR(means);
+    ac_attrs_means_backward back = {
+        ac_f_input(c, 0)->shape, a->kernel, a->stride, a->padding, a->ceil_mode, a->adaptive,
+        a->counts_padding,       a->divisor};
+    GIVE(0, ac_c_call(s, AC_OP_avg_pool_backward, &back, 1, G));
+    DONE;
+}
+
+FORMULA(avg_pool_backward) {
+    ATTR(means_backward);
+    ac_attrs_means forward = {a->kernel,   a->stride,         a->padding, a->ceil_mode,
+                              a->adaptive, a->counts_padding, a->divisor};
+    GIVE(0, ac_c_call(s, AC_OP_avg_pool, &forward, 1, G));
+    DONE;
+}
+
 FORMULA(resample) {
     GIVE(0, ac_c_call(s, AC_OP_resample, c->node->attrs, 5, G, SAVED(3), SAVED(4), SAVED(1), SAVED(2)));
     DONE;

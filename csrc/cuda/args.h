@@ -101,7 +101,7 @@ typedef struct {
 typedef struct {
     int64_t rows, n;
     ac_gpu_rows_of in[2], out;
-    int32_t group, slots;   /* threads that take a row: 32, or all of a block; slots to keep one in */
+    int32_t group, slots;   /* threads that take a row: 1, 32, or all of a block; slots to keep one in */
     int32_t vector, cached; /* whole runs of neighbours; rows fit into shared memory */
     /* layer norm: contiguous, NULL where absent */
     ac_gpu_ref weight, bias, mean, rstd;
@@ -145,18 +145,39 @@ typedef struct {
     double momentum, eps;
 } ac_gpu_channels;
 
-/* -- nll loss: x [N, C, ...] -- */
+/* -- losses of classes: x [N, C, ...] -- */
 
+/* The classes of samples, int64 or uint8, and what they weigh (no memory: 1). */
 typedef struct {
-    ac_gpu_ref x, target, out, weight,
-        grad; /* backward: out is the contiguous gradient of x; targets are int64 or uint8 */
-    ac_space samples, target_at, grad_at;
-    int64_t n, classes, class_stride, weight_stride, inner, ignore;
-    int32_t reduction; /* ac_reduction */
-    double *total;     /* one number: the sum of weights */
+    ac_gpu_ref target, weight;
+    ac_space at;
+    int64_t classes, weight_stride, ignore;
     ac_gpu_trouble *trouble;
     int32_t op;
+} ac_gpu_classes;
+
+typedef struct {
+    ac_gpu_classes of;
+    ac_gpu_ref x, out, grad; /* backward: out is the contiguous gradient of x */
+    ac_space samples, grad_at;
+    int64_t n, class_stride, inner;
+    int32_t reduction; /* ac_reduction */
+    double *total;     /* one number: the sum of weights */
 } ac_gpu_nll;
+
+/* Cross entropy: a row of logits a sample. */
+enum { AC_GPU_LOSSES = 4096 }; /* of samples that a block joins, where there are more than these */
+typedef struct {
+    ac_gpu_rows rows; /* in[0]: logits; backward, out: their gradient */
+    ac_gpu_classes of;
+    ac_gpu_ref loss, g;
+    ac_space g_at;
+    double *lse, *totals, *each; /* each: loss and weight of each sample, or of `n` parts of them */
+    double *parts;
+    int64_t n;
+    double smoothing;
+    int32_t mean; /* of the losses, by their weights; else their sum */
+} ac_gpu_entropy;
 
 /* -- joining -- */
 
@@ -214,14 +235,17 @@ typedef struct {
 
 /* -- sorting pairs of a 64-bit key and a payload, stable -- */
 
+/* In shared memory a block sorts up to so many, in rows of a power of 2; short rows several at a time. */
+enum { AC_GPU_SORT_MOST = 4096, AC_GPU_SORT_LEAST = 512, AC_GPU_SORT_ITEM = 12 /* bytes */ };
+
 typedef struct {
     int64_t n, blocks;
     const uint64_t *keys;
     const int64_t *payload; /* NULL: 0, 1, 2, ... */
     uint64_t *keys_out;
     int64_t *payload_out;
-    int64_t *counts; /* [16][blocks] */
-    int32_t shift;
+    int64_t *counts;      /* [16][blocks] */
+    int32_t shift, width; /* width: of the row, where one block sorts all */
 } ac_gpu_radix;
 
 typedef struct {
@@ -235,7 +259,7 @@ typedef struct {
     ac_space from; /* of the rows in x */
     int64_t n, k, rows, stride, stride_out, values_stride;
     ac_space to;
-    int32_t descending;
+    int32_t descending, width, items; /* in shared memory: of a row, and of all rows of a block */
     uint64_t *keys;
     const int64_t *order; /* second stage: keys of the rows; third: where values come from */
     int64_t *indices;
@@ -339,7 +363,8 @@ enum {
     AC_GPU_KEYS = 32,                    /* ks of a tile, */
     AC_GPU_TILE = 128,                   /* its ms and js, */
     AC_GPU_ROW_STRIDE = AC_GPU_KEYS + 8, /* and from one of those to the next */
-    AC_GPU_CONVOLVE_ROOM = 8 * AC_GPU_TILE * AC_GPU_ROW_STRIDE + 40 * AC_GPU_KEYS /* shared bytes: tiles, lists of ks */
+    AC_GPU_CONVOLVE_ROOM = 8 * AC_GPU_TILE * AC_GPU_ROW_STRIDE + 40 * AC_GPU_KEYS +
+        20 * AC_GPU_TILE /* shared bytes: tiles, lists of ks and js */
 };
 typedef struct {
     ac_gpu_ref image, rows, out, bias;           /* bias: one an m of every group, or no memory */
@@ -349,8 +374,9 @@ typedef struct {
     int32_t image_stride[5];                   /* batch, channel, three dimensions */
     int32_t tap_stride[4], position_stride[4];
     int32_t image_group, rows_group, out_group, rows_row, out_row; /* from a group to the next, from an m to the next */
-    int32_t channels_last;             /* of a tap's coordinates the channel moves fastest */
-    int32_t image_runs, rows_runs;     /* eight ks lie side by side there, on a boundary of 16 bytes */
+    int32_t channels_last;         /* of a tap's coordinates the channel moves fastest */
+    int32_t image_runs, rows_runs; /* eight ks lie side by side there, on a boundary of 16 bytes */
+    int32_t image_lines; /* eight ks lie side by side in a line of pixels, from any on; lines are whole runs */
     int32_t image_across, rows_across; /* neighbouring threads take neighbouring js, or ms, rather than ks */
     int32_t parts, part;               /* k is cut into so many, of so many ks; */
     float *partial;                    /* [groups][parts][m][j] sums, when there are several */
@@ -371,6 +397,17 @@ typedef struct {
     const int64_t *indices;
     int64_t planes;
 } ac_gpu_unpool;
+
+/* Means of windows, or the gradient that goes back from them to the values; `to` is contiguous. `group` threads take
+ * a result. */
+typedef struct {
+    ac_windows w;
+    ac_gpu_ref from, to;
+    ac_space planes; /* of `from` */
+    int64_t stride[3], results;
+    int32_t group, counts_padding;
+    double divisor; /* 0: the number of values */
+} ac_gpu_means;
 
 /* Rows of x, and y [outer, out, inner], contiguous. */
 typedef struct {

@@ -67,6 +67,13 @@ static bool has_channel_runs(const ac_gpu_implicit *a, const ac_tensor *image) {
     return a->channels_last && a->channels % 8 == 0 && all_in_runs(strides, 4) && starts_run(image);
 }
 
+/* Where eight positions of a tap are neighbours in a line of the image, and lines begin and end on boundaries. */
+static bool has_lines(const ac_tensor *image, const ac_windows *w) {
+    layout l = layout_of(image);
+    bool whole = w->out[2] % 8 == 0 && w->in[2] % 8 == 0 && w->stride[2] == 1;
+    return whole && l.stride[4] == 1 && all_in_runs(l.stride, 4) && starts_run(image);
+}
+
 /* The weight with its rows [group, m] of ks, channels and taps in the order of the image: new, a copy where it has
  * another. Channels of k are its second dimension, or (transposed) its first. */
 static ac_tensor *weight_rows(const ac_gpu_implicit *a, ac_tensor *weight, bool transposed, ac_dtype dtype) {
@@ -267,7 +274,7 @@ int ac_gpu_implicit_weight(const ac_run *r, const ac_windows *w, ac_dtype dtype)
         set_image(&a, x, w, false);
         set_grad(&a, g);
         set_weight(&a, out);
-        a.image_across = a.channels_last;
+        a.image_lines = has_lines(x, w), a.image_across = a.channels_last;
         for (int i = 0; i < 3; i++) {
             a.pace[i] = (int32_t)w->stride[i];
             a.first[i] = -(int32_t)w->padding[i], a.shift[i] = (int32_t)w->dilation[i];

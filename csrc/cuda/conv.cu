@@ -1,7 +1,8 @@
 /* Convolution as an implicit matrix product on tensor cores. The image's side of the product is read from the image
  * itself, under the taps of the window, so there are no columns. Forward and transposed have the taps along k and the
  * positions along j; the weight's gradient has them the other way round. A block computes 128 x 128 results, a warp
- * 64 x 32 of them. While they multiply one tile of 32 ks, the next is loaded into registers. Sums are float32. */
+ * 64 x 32 of them. While they multiply one tile of 32 ks, the next is on its way: runs that lie side by side in memory
+ * are copied to shared memory, others pass through registers. Sums are float32. */
 #include "cuda/device.cuh"
 
 #include <mma.h>
@@ -20,7 +21,7 @@ struct entry {
 
 struct rooms {
     alignas(32) uint16_t rows[2][CELLS], image[2][CELLS]; /* tiles, the one in use and the next; ks side by side */
-    entry keys[2][AC_GPU_KEYS];
+    entry keys[2][AC_GPU_KEYS], js[AC_GPU_TILE];
 };
 static_assert(sizeof(rooms) == AC_GPU_CONVOLVE_ROOM, "what the host asks for");
 static_assert(sizeof(float) * SIDE * SCRAP * AC_GPU_THREADS / 32 <= sizeof(((rooms *)0)->rows), "results pass here");
@@ -73,12 +74,36 @@ DEV int key_of(int i, bool across) {
     return (across ? n / AC_GPU_TILE : n % (AC_GPU_KEYS / RUN)) * RUN;
 }
 
+/* Eight neighbours of a line of pixels from an odd one on: of the two runs that they lie in, on a boundary each. A line
+ * has whole runs, so those beyond its ends hold no pixel. */
+DEV run line_run(const ac_gpu_implicit &a, const uint16_t *image, const entry &j, const entry &key) {
+    int x = j.at[2] + key.at[2], off = x & (RUN - 1), first = x - off;
+    bool line =
+        (uint32_t)(j.at[0] + key.at[0]) < (uint32_t)a.in[0] && (uint32_t)(j.at[1] + key.at[1]) < (uint32_t)a.in[1];
+    pack<uint32_t, 4> low = {}, high = {};
+    const uint16_t *at = image + j.image + key.image - off;
+    if (line && (uint32_t)first < (uint32_t)a.in[2]) low = *(const pack<uint32_t, 4> *)at;
+    if (line && off && (uint32_t)(first + RUN) < (uint32_t)a.in[2]) high = *(const pack<uint32_t, 4> *)(at + RUN);
+    uint32_t v[8];
+#pragma unroll
+    for (int i = 0; i < 4; i++) v[i] = low.v[i], v[4 + i] = high.v[i];
+#pragma unroll
+    for (int i = 0; i < 6; i++) v[i] = off & 4 ? v[i + 2] : v[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++) v[i] = off & 2 ? v[i + 1] : v[i];
+    pack<uint32_t, 4> r;
+#pragma unroll
+    for (int i = 0; i < 4; i++) r.v[i] = off & 1 ? v[i] >> 16 | v[i + 1] << 16 : v[i];
+    run whole;
+    memcpy(&whole, &r, sizeof whole);
+    return whole;
+}
+
+/* Eight ks of an image whose runs cannot be copied as they are. */
+template <bool WEIGHT>
 DEV run image_run(const ac_gpu_implicit &a, const uint16_t *image, const entry &j, const entry *keys) {
+    if (WEIGHT && a.image_lines) return line_run(a, image, j, keys[0]);
     run r = {};
-    if (a.image_runs) {
-        if (meet(a, j, keys[0])) r = *(const run *)(image + j.image + keys[0].image);
-        return r;
-    }
 #pragma unroll
     for (int e = 0; e < RUN; e++)
         if (meet(a, j, keys[e])) r.v[e] = image[j.image + keys[e].image];
@@ -86,16 +111,11 @@ DEV run image_run(const ac_gpu_implicit &a, const uint16_t *image, const entry &
 }
 
 /* `row` is NULL beyond the last. */
-DEV run row_run(const ac_gpu_implicit &a, const uint16_t *row, const entry *keys) {
+DEV run row_run(const uint16_t *row, const entry *keys) {
     run r = {};
-    if (!row) return r;
-    if (a.rows_runs) {
-        if (keys[0].other >= 0) r = *(const run *)(row + keys[0].other);
-        return r;
-    }
 #pragma unroll
     for (int e = 0; e < RUN; e++)
-        if (keys[e].other >= 0) r.v[e] = row[keys[e].other];
+        if (row && keys[e].other >= 0) r.v[e] = row[keys[e].other];
     return r;
 }
 
@@ -144,13 +164,13 @@ template <class E> DEV void multiply(sums (&s)[M_SIDES][J_SIDES], const uint16_t
 }
 
 /* A warp's sums leave by way of its own scrap of shared memory: lanes along j. */
-template <bool WEIGHT>
-DEV void give(const ac_gpu_implicit &a, const job &w, const sums (&s)[M_SIDES][J_SIDES], int m0, int j0, float *scrap) {
+DEV void give(const ac_gpu_implicit &a, const job &w, const sums (&s)[M_SIDES][J_SIDES], int m0, int j0, rooms &room) {
+    float *scrap = (float *)room.rows + (int)threadIdx.x / 32 * SIDE * SCRAP;
     int lane = (int)threadIdx.x % 32, column = lane % SIDE;
 #pragma unroll
     for (int j = 0; j < J_SIDES; j++) {
         int col = j0 + j * SIDE + column;
-        entry to = entry_of<!WEIGHT>(a, col, a.j);
+        int32_t to = room.js[col - w.j].other;
 #pragma unroll
         for (int m = 0; m < M_SIDES; m++) {
             wmma::store_matrix_sync(scrap, s[m][j], SCRAP, wmma::mem_row_major);
@@ -158,7 +178,7 @@ DEV void give(const ac_gpu_implicit &a, const job &w, const sums (&s)[M_SIDES][J
 #pragma unroll 1
             for (int row = lane / SIDE; row < SIDE; row += 32 / SIDE)
                 if (m0 + m * SIDE + row < a.m && col < a.j)
-                    put(a, w, m0 + m * SIDE + row, col, to.other, scrap[row * SCRAP + column]);
+                    put(a, w, m0 + m * SIDE + row, col, to, scrap[row * SCRAP + column]);
             __syncwarp();
         }
     }
@@ -168,35 +188,47 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
     rooms &room = *(rooms *)ac_shared_memory;
     job w = job_of(a, (int)blockIdx.x);
     const uint16_t *image = (const uint16_t *)a.image.data + w.group * a.image_group;
-    const uint16_t *rows[RUNS];
-    entry js[RUNS];
+    const uint16_t *rows = (const uint16_t *)a.rows.data + w.group * a.rows_group;
     run next_rows[RUNS] = {}, next_image[RUNS] = {};
-    for (int i = 0; i < RUNS; i++) {
-        int m = w.m + row_of(i, a.rows_across);
-        rows[i] = m < a.m ? (const uint16_t *)a.rows.data + w.group * a.rows_group + m * a.rows_row : NULL;
-        js[i] = entry_of<!WEIGHT>(a, w.j + row_of(i, a.image_across), a.j);
-    }
+    if (threadIdx.x < AC_GPU_TILE) room.js[threadIdx.x] = entry_of<!WEIGHT>(a, w.j + (int)threadIdx.x, a.j);
     auto list_keys = [&](int k_step) {
         if (threadIdx.x < AC_GPU_KEYS)
             room.keys[k_step & 1][threadIdx.x] =
                 entry_of<WEIGHT>(a, w.k + k_step * AC_GPU_KEYS + (int)threadIdx.x, w.end);
     };
+    const bool image_runs = !WEIGHT && a.image_runs; /* positions of a tap begin at any of a line */
+    auto row_at = [&](int k_step, int i) {
+        return &room.rows[k_step & 1][row_of(i, a.rows_across) * AC_GPU_ROW_STRIDE + key_of(i, a.rows_across)];
+    };
+    auto image_at = [&](int k_step, int i) {
+        return &room.image[k_step & 1][row_of(i, a.image_across) * AC_GPU_ROW_STRIDE + key_of(i, a.image_across)];
+    };
     auto fetch = [&](int k_step) {
         const entry *keys = room.keys[k_step & 1];
 #pragma unroll
         for (int i = 0; i < RUNS; i++) {
-            next_rows[i] = row_run(a, rows[i], keys + key_of(i, a.rows_across));
-            next_image[i] = image_run(a, image, js[i], keys + key_of(i, a.image_across));
+            const entry *of_row = keys + key_of(i, a.rows_across), *of_image = keys + key_of(i, a.image_across);
+            const entry &j = room.js[row_of(i, a.image_across)];
+            int m = w.m + row_of(i, a.rows_across);
+            const uint16_t *row = m < a.m ? rows + m * a.rows_row : NULL;
+            if (a.rows_runs) {
+                bool there = row && of_row->other >= 0;
+                copy_begins(row_at(k_step, i), there ? row + of_row->other : rows, there);
+            } else next_rows[i] = row_run(row, of_row);
+            if (image_runs) {
+                bool there = meet(a, j, *of_image);
+                copy_begins(image_at(k_step, i), there ? image + j.image + of_image->image : image, there);
+            } else next_image[i] = image_run<WEIGHT>(a, image, j, of_image);
         }
     };
+    /* what passed through registers */
     auto lay_down = [&](int k_step) {
 #pragma unroll
         for (int i = 0; i < RUNS; i++) {
-            *(run *)&room.rows[k_step & 1][row_of(i, a.rows_across) * AC_GPU_ROW_STRIDE + key_of(i, a.rows_across)] =
-                next_rows[i];
-            *(run *)&room.image[k_step & 1][row_of(i, a.image_across) * AC_GPU_ROW_STRIDE + key_of(i, a.image_across)] =
-                next_image[i];
+            if (!a.rows_runs) *(run *)row_at(k_step, i) = next_rows[i];
+            if (!image_runs) *(run *)image_at(k_step, i) = next_image[i];
         }
+        copies_done();
     };
     int warp = (int)threadIdx.x / 32, m0 = warp % 2 * WARP_M, j0 = warp / 2 * WARP_J;
     bool works = w.m + m0 < a.m && w.j + j0 < a.j;
@@ -218,7 +250,7 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
         lay_down(k_step + 1);
         __syncthreads();
     }
-    if (works) give<WEIGHT>(a, w, s, w.m + m0, w.j + j0, (float *)room.rows + warp * SIDE * SCRAP);
+    if (works) give(a, w, s, w.m + m0, w.j + j0, room);
 }
 
 AC_KERNEL_OF_TWO(ac_convolve_f16, ac_gpu_implicit) { implicit_product<__half, false>(a); }

@@ -184,11 +184,11 @@ DEV int64_t space_offset(const ac_space &s, int64_t index) {
     return s.numel <= INT32_MAX ? space_offset_in<uint32_t>(s, (uint32_t)index) : space_offset_in<int64_t>(s, index);
 }
 
-/* a / b for 0 <= a, 0 < b, in 32 bits where they do. */
-DEV int64_t quotient(int64_t a, int64_t b) { return (a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b); }
+DEV int64_t quotient(int64_t a, int64_t b) { return ac_quotient(a, b); }
 
 DEV int64_t thread_index(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 DEV int64_t thread_count(void) { return (int64_t)gridDim.x * blockDim.x; }
+#define EACH_OF_N(i, n) for (int64_t i = thread_index(); i < (n); i += thread_count())
 
 /* -- a group of T threads, neighbours along x: a part of a warp (1, 2, ... 32), or the whole block -- */
 
@@ -214,6 +214,20 @@ template <class V, class Join> DEV V group_join(int T, V v, V *room, Join join) 
 }
 template <class V, class Join> DEV V block_join(V v, Join join) {
     return group_join(AC_GPU_THREADS, v, (V *)ac_shared_memory, join);
+}
+
+/* The sum of what the threads before this one have; sums[thread] holds what they have up to it. */
+template <class V> DEV V block_scan(V own, V *sums) {
+    __syncthreads(); /* nobody reads an earlier scan's sums any more */
+    sums[threadIdx.x] = own;
+    __syncthreads();
+    for (int stride = 1; stride < AC_GPU_THREADS; stride *= 2) {
+        V left = (int)threadIdx.x >= stride ? sums[threadIdx.x - stride] : 0;
+        __syncthreads();
+        sums[threadIdx.x] += left;
+        __syncthreads();
+    }
+    return sums[threadIdx.x] - own;
 }
 
 struct Add {

@@ -176,6 +176,7 @@ typedef enum {
     AC_IMAGE_ROWS,
     AC_IMAGE_CHANNELS,
     AC_IMAGE_INDEX,
+    AC_IMAGE_SORT,
     AC_IMAGE_FOREACH,
     AC_IMAGE_SCAN,
     AC_IMAGE_WINDOWS,
@@ -192,6 +193,8 @@ typedef struct {
     const char *name;
     _Atomic(CUfunction) found[AC_MAX_GPUS];
 } ac_gpu_kernel;
+#define AC_GPU_BY_OPMATH(of, text)                                                                                     \
+    {{.image = of, .name = text "_f32"}, {.image = of, .name = text "_f64"}, {.image = of, .name = text "_i64"}}
 
 /* Queues `blocks` blocks of AC_GPU_THREADS threads on the current stream. */
 int ac_gpu_launch(ac_device d, ac_gpu_kernel *k, int64_t blocks, size_t shared, const void *args) AC_CHECKED;
@@ -223,6 +226,13 @@ bool ac_gpu_is_bulk(ac_dtype t);
 static inline bool ac_gpu_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
 /* Sorts (key, payload) pairs by `bits` bits of the key, stably; both arrays are replaced in place. */
 int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t *payload, bool numbered) AC_CHECKED;
+static inline int ac_gpu_bits_for(uint64_t values) {
+    int bits = 0;
+    while (bits < 64 && values >> bits) bits++;
+    return bits;
+}
+/* In place of each number the sum of those before it; the sum of all into `total`, or NULL. */
+int ac_gpu_scan_sums(ac_device d, int64_t *values, int64_t n, int64_t *total) AC_CHECKED;
 
 /* A convolution, forward or transposed, by cuDNN (cudnn.c). Returns 1 when it is queued, 0 if cuDNN is missing or does
  * not support it, and -1 with an error. `dtype` is what the product rounds to. */
@@ -247,5 +257,8 @@ static inline uint64_t ac_gpu_hash(const void *key, size_t bytes) {
 int ac_cuda_grad_stats(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
 int ac_cuda_scale(ac_tensor *const *tensors, int n, double factor, const double *there) AC_CHECKED;
 int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) AC_CHECKED;
+
+/* The classes that r->in[1] names, with the weights in r->in[2]. */
+int ac_gpu_classes_of(ac_gpu_classes *c, const ac_run *r, int64_t classes, int64_t ignore) AC_CHECKED;
 
 #endif

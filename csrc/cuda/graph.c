@@ -34,10 +34,11 @@ struct ac_gpu_graph {
     ac_gpu_graph *next; /* of all, or of those that wait to be freed */
     uint64_t number, pool;
     ac_device device;
-    CUstream stream; /* that was captured */
-    CUgraphExec exec;
-    CUevent done; /* behind the last replay */
-    bool refused, replayed;
+    CUstream stream;  /* that was captured */
+    CUgraph graph;    /* what was captured, where it is kept, */
+    CUgraphExec exec; /* and what runs it */
+    CUevent done;     /* behind the last replay */
+    bool keeps, refused, replayed;
     ac_generator generator; /* as it was before the capture */
     uint64_t numbers;       /* counters of random numbers that a replay takes */
     ac_gpu_block *random;   /* {seed, offset} of the replay */
@@ -165,11 +166,11 @@ static int set_random(const ac_gpu_graph *g, const ac_generator *from) {
 
 /* -- capture ---------------------------------------------------------------------------------------- */
 
-ac_gpu_graph *ac_gpu_graph_new(ac_device d) {
+ac_gpu_graph *ac_gpu_graph_new(ac_device d, bool keeps) {
     static uint64_t numbers;
     ac_gpu_graph *g = ac_calloc(sizeof *g);
     if (!g) return NULL;
-    *g = (ac_gpu_graph){.device = d, .last_step = &g->steps};
+    *g = (ac_gpu_graph){.device = d, .keeps = keeps, .last_step = &g->steps};
     g->random = ac_gpu_alloc(d, 2 * sizeof(uint64_t));
     if (!g->random || ac_gpu_event_new(d, false, false, &g->done) < 0) {
         ac_gpu_free(g->random);
@@ -193,7 +194,7 @@ static int start(ac_gpu_graph *g, CUstreamCaptureMode mode) {
 
 int ac_gpu_capture_begin(ac_gpu_graph *g, uint64_t pool, CUstreamCaptureMode mode) {
     if (capturing) return ac_fail(AC_RUNTIME, "this thread is capturing another CUDA graph; end that first");
-    if (g->exec || g->refused)
+    if (g->exec || g->graph || g->refused)
         return ac_fail(AC_RUNTIME, "this CUDA graph has been captured already; reset() it first, or make another");
     g->stream = ac_gpu_stream(g->device), g->pool = pool;
     if (!g->stream)
@@ -214,11 +215,35 @@ int ac_gpu_capture_begin(ac_gpu_graph *g, uint64_t pool, CUstreamCaptureMode mod
 }
 
 static int instantiate(ac_gpu_graph *g, CUgraph captured) {
-    if (!captured) return ac_fail(AC_CAPTURE, "the driver gave no graph of what was captured");
-    CUresult result = ac_cu.cuGraphInstantiateWithFlags(&g->exec, captured, 0);
-    (void)ac_cu.cuGraphDestroy(captured);
-    return ac_cu_check(result, "making a CUDA graph of what was captured");
+    CUgraphExec exec = NULL;
+    AC_TRY(
+        ac_cu_check(ac_cu.cuGraphInstantiateWithFlags(&exec, captured, 0), "making a CUDA graph of what was captured"));
+    if (g->exec) (void)ac_cu.cuGraphExecDestroy(g->exec); /* after the replays that are queued */
+    g->exec = exec;
+    return 0;
 }
+
+/* Of a graph that is kept nothing can run yet: somebody may change it. */
+static int take_captured(ac_gpu_graph *g, CUgraph captured) {
+    if (!captured) return ac_fail(AC_CAPTURE, "the driver gave no graph of what was captured");
+    int failed = g->keeps ? 0 : instantiate(g, captured);
+    if (g->keeps) g->graph = captured;
+    else (void)ac_cu.cuGraphDestroy(captured);
+    return failed;
+}
+
+int ac_gpu_graph_instantiate(ac_gpu_graph *g) {
+    ac_gpu_scope scope;
+    if (!g->graph) return 0;
+    AC_TRY(ac_gpu_refuse_capture("making another CUDA graph ready"));
+    AC_TRY(ac_gpu_enter(g->device, &scope));
+    int failed = instantiate(g, g->graph);
+    ac_gpu_leave(&scope);
+    return failed;
+}
+
+void *ac_gpu_graph_captured(const ac_gpu_graph *g) { return g->graph; }
+void *ac_gpu_graph_executable(const ac_gpu_graph *g) { return g->exec; }
 
 static int finish(ac_gpu_graph *g) {
     ac_gpu_scope scope;
@@ -229,7 +254,7 @@ static int finish(ac_gpu_graph *g) {
     if (!failed && g->refused) {
         (void)ac_cu.cuGraphDestroy(captured);
         failed = ac_fail(AC_CAPTURE, "the capture met something that cannot be captured, so there is no CUDA graph");
-    } else if (!failed) failed = instantiate(g, captured);
+    } else if (!failed) failed = take_captured(g, captured);
     if (failed) g->refused = true;
     CUstream sent = sending[ac_gpu_index(g->device)];
     if (!failed && sent) failed = ac_cu_check(ac_cu.cuStreamSynchronize(sent), "waiting for the graph's tables");
@@ -319,7 +344,8 @@ static int launch(ac_gpu_graph *g) {
 }
 
 int ac_gpu_graph_replay(ac_gpu_graph *g) {
-    if (!g->exec) return ac_fail(AC_RUNTIME, "replay: nothing was captured in this CUDA graph");
+    if (!g->exec && !g->graph) return ac_fail(AC_RUNTIME, "replay: nothing was captured in this CUDA graph");
+    if (!g->exec) AC_TRY(ac_gpu_graph_instantiate(g));
     AC_TRY(ac_gpu_refuse_capture("the replay of another CUDA graph"));
     AC_TRY(ac_gpu_check_trouble());
     ac_generator *generator = ac_default_generator();
@@ -358,6 +384,7 @@ static void free_now(ac_gpu_graph *g) {
     if (ac_gpu_usable() && ac_gpu_enter(g->device, &scope) == 0) {
         if (g->replayed) (void)ac_cu.cuStreamWaitEvent(g->stream, g->done, 0);
         if (g->exec) (void)ac_cu.cuGraphExecDestroy(g->exec);
+        if (g->graph) (void)ac_cu.cuGraphDestroy(g->graph);
         (void)ac_cu.cuEventDestroy_v2(g->done);
         ac_gpu_leave(&scope);
     }

@@ -1,4 +1,4 @@
-/* Joining, indexing, sorting and nll_loss on a GPU: the host side of index.cu. All indexing has one form:
+/* Joining, indexing and nll_loss on a GPU: the host side of index.cu. All indexing has one form:
  * each item has a position in the indexed tensor, from up to AC_GPU_INDICES indices, and a block of elements there. */
 #include "cuda/gpu.h"
 
@@ -125,21 +125,10 @@ static int run_pick(const ac_run *r, ac_gpu_kernel *k, ac_gpu_pick *p) {
 INDEX_KERNEL(take_kernel, "ac_take");
 INDEX_KERNEL(put_kernel, "ac_put");
 
-static int bits_for(uint64_t values) {
-    int bits = 0;
-    while (bits < 64 && values >> bits) bits++;
-    return bits;
-}
-
-#define BY_OPMATH(text)                                                                                                \
-    {{.image = AC_IMAGE_INDEX, .name = text "_f32"},                                                                   \
-     {.image = AC_IMAGE_INDEX, .name = text "_f64"},                                                                   \
-     {.image = AC_IMAGE_INDEX, .name = text "_i64"}}
-
 /* Adds the runs of items whose keys are sorted. */
 static int add_sorted(ac_device d, ac_gpu_add *a) {
-    static ac_gpu_kernel runs[AC_N_OPMATHS] = BY_OPMATH("ac_add_runs"),
-                         pieces[AC_N_OPMATHS] = BY_OPMATH("ac_add_pieces");
+    static ac_gpu_kernel runs[AC_N_OPMATHS] = AC_GPU_BY_OPMATH(AC_IMAGE_INDEX, "ac_add_runs"),
+                         pieces[AC_N_OPMATHS] = AC_GPU_BY_OPMATH(AC_IMAGE_INDEX, "ac_add_pieces");
     int opmath = ac_gpu_opmath((ac_dtype)a->to.dtype);
     int64_t chunks = (a->items + AC_GPU_ADD_CHUNK - 1) / AC_GPU_ADD_CHUNK;
     ac_gpu_block *room = NULL;
@@ -165,7 +154,7 @@ static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_t
     int64_t *order = p->keys + p->items;
     int failed = ac_gpu_launch(d, &keys_kernel, ac_gpu_blocks(d, p->items, 1), 0, p);
     /* one bit more than the indices need: left-out items have every bit set, and go last */
-    int bits = bits_for((uint64_t)(to->storage->bytes / ac_itemsize(to->dtype))) + 1;
+    int bits = ac_gpu_bits_for((uint64_t)(to->storage->bytes / ac_itemsize(to->dtype))) + 1;
     if (!failed) failed = ac_gpu_sort_pairs(d, p->items, bits < 64 ? bits : 64, (uint64_t *)p->keys, order, false);
     ac_gpu_add a = {.items = p->items,
                     .width = p->width,
@@ -393,86 +382,7 @@ int ac_cuda_as_strided_scatter(const ac_run *r) {
     return add_picked(r, &p, &target, r->in[1]);
 }
 
-/* -- sorting ---------------------------------------------------------------------------------------- */
-
-enum { DIGITS = 16, DIGIT_BITS = 4, TILE = AC_GPU_THREADS * 4 };
-
-static int scan(ac_device d, int64_t *values, int64_t n, int64_t *total) {
-    INDEX_KERNEL(kernel, "ac_scan");
-    ac_gpu_scan a = {values, n, total};
-    return ac_gpu_launch(d, &kernel, 1, AC_GPU_THREADS * 8, &a);
-}
-
-int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t *payload, bool numbered) {
-    INDEX_KERNEL(count, "ac_radix_count");
-    INDEX_KERNEL(move, "ac_radix_move");
-    int64_t blocks = (n + TILE - 1) / TILE;
-    ac_gpu_block *room = ac_gpu_alloc(d, (2 * n + DIGITS * blocks) * 8);
-    if (!room) return -1;
-    uint64_t *other_keys = ac_gpu_address(room), *k[2] = {keys, other_keys};
-    int64_t *other_payload = (int64_t *)(other_keys + n), *v[2] = {payload, other_payload};
-    int passes = (bits + DIGIT_BITS - 1) / DIGIT_BITS, failed = 0;
-    passes += passes % 2; /* an even number ends where it began */
-    for (int pass = 0; pass < passes && !failed; pass++) {
-        int from = pass % 2, shift = pass * DIGIT_BITS;
-        ac_gpu_radix a = {.n = n,
-                          .blocks = blocks,
-                          .keys = k[from],
-                          .payload = pass == 0 && !numbered ? NULL : v[from],
-                          .keys_out = k[1 - from],
-                          .payload_out = v[1 - from],
-                          .counts = other_payload + n,
-                          .shift = shift < 64 ? shift : 60};
-        failed = ac_gpu_launch(d, &count, blocks, DIGITS * 4, &a);
-        if (!failed) failed = scan(d, a.counts, DIGITS * blocks, NULL);
-        if (!failed) failed = ac_gpu_launch(d, &move, blocks, (DIGITS + 1) * AC_GPU_THREADS * 4, &a);
-    }
-    ac_gpu_free(room);
-    return failed;
-}
-
-static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool descending) {
-    static ac_gpu_kernel keys[AC_N_OPMATHS] = BY_OPMATH("ac_sort_keys"),
-                         values[AC_N_OPMATHS] = BY_OPMATH("ac_sort_values");
-    INDEX_KERNEL(rows, "ac_sort_rows");
-    const ac_tensor *x = r->in[0];
-    ac_device d = ac_run_device(r);
-    int opmath = ac_gpu_opmath(x->dtype);
-    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].shown));
-    uint32_t kept = x->ndim ? ~(1u << dim) : 0;
-    ac_gpu_sort a = {.x = ac_gpu_ref_of(x),
-                     .values = ac_gpu_ref_of(r->out[0]),
-                     .indices = ac_data(r->out[1]),
-                     .from = ac_space_of(x, kept),
-                     .to = ac_space_of(r->out[0], kept),
-                     .n = x->ndim ? x->shape[dim] : 1,
-                     .stride = x->ndim ? x->strides[dim] : 1,
-                     .values_stride = x->ndim ? r->out[0]->strides[dim] : 1,
-                     .descending = descending};
-    if (x->numel == 0 || r->out[0]->numel == 0) return 0;
-    a.rows = x->numel / a.n, a.k = k < 0 ? a.n : k;
-    ac_gpu_block *room = ac_gpu_alloc(d, 2 * x->numel * 8);
-    if (!room) return -1;
-    a.keys = ac_gpu_address(room);
-    int64_t *order = (int64_t *)(a.keys + x->numel), n = x->numel;
-    a.order = order;
-    int failed = ac_gpu_launch(d, &keys[opmath], ac_gpu_blocks(d, n, 1), 0, &a);
-    if (!failed) failed = ac_gpu_sort_pairs(d, n, opmath == AC_OPMATH_F32 ? 32 : 64, a.keys, order, false);
-    if (!failed && a.rows > 1) failed = ac_gpu_launch(d, &rows, ac_gpu_blocks(d, n, 1), 0, &a);
-    if (!failed && a.rows > 1) failed = ac_gpu_sort_pairs(d, n, bits_for((uint64_t)a.rows - 1), a.keys, order, true);
-    if (!failed) failed = ac_gpu_launch(d, &values[opmath], ac_gpu_blocks(d, a.rows * a.k, 1), 0, &a);
-    ac_gpu_free(room);
-    return failed;
-}
-
-int ac_cuda_topk(const ac_run *r) {
-    ATTRS(topk);
-    return run_sort(r, a->dim, a->k, a->largest != 0);
-}
-int ac_cuda_sort(const ac_run *r) {
-    ATTRS(sort);
-    return run_sort(r, a->dim, -1, a->descending != 0);
-}
+enum { TILE = AC_GPU_THREADS * 4 };
 
 /* -- nonzero: how many there are must be known before the result can be made ------------------------ */
 
@@ -502,7 +412,7 @@ int ac_cuda_nonzero(const ac_run *r) {
     int failed = 0;
     if (a.blocks) {
         failed = ac_gpu_launch(d, &count, a.blocks, AC_GPU_THREADS / 32 * 8, &a);
-        if (!failed) failed = scan(d, a.counts, a.blocks, a.counts + a.blocks);
+        if (!failed) failed = ac_gpu_scan_sums(d, a.counts, a.blocks, a.counts + a.blocks);
         if (!failed) failed = fetch(d, a.counts + a.blocks, &total);
     }
     ac_dims shape = {2, {total, x->ndim}};
@@ -518,23 +428,28 @@ int ac_cuda_nonzero(const ac_run *r) {
 
 /* -- nll loss --------------------------------------------------------------------------------------- */
 
+int ac_gpu_classes_of(ac_gpu_classes *c, const ac_run *r, int64_t classes, int64_t ignore) {
+    const ac_tensor *target = r->in[1], *weight = r->in[2];
+    *c = (ac_gpu_classes){.target = ac_gpu_ref_of(target),
+                          .weight = ac_gpu_ref_of(weight),
+                          .at = ac_space_of(target, UINT32_MAX),
+                          .classes = classes,
+                          .weight_stride = weight ? weight->strides[0] : 0,
+                          .ignore = ignore,
+                          .trouble = ac_gpu_trouble_at(ac_run_device(r)),
+                          .op = (int32_t)r->op};
+    return c->trouble ? 0 : -1;
+}
+
 /* x [N, C, ...] or [C]: the loss's input, or its gradient. */
-static int nll_init(ac_gpu_nll *p, const ac_run *r, const ac_tensor *x, const ac_tensor *target,
-                    const ac_tensor *weight) {
+static int nll_init(ac_gpu_nll *p, const ac_run *r, const ac_tensor *x, int64_t ignore) {
     int channel = x->ndim > 1;
-    *p = (ac_gpu_nll){.weight = ac_gpu_ref_of(weight),
-                      .samples = ac_space_of(x, ~(1u << channel)),
-                      .target_at = ac_space_of(target, UINT32_MAX),
-                      .target = ac_gpu_ref_of(target),
-                      .n = target->numel,
-                      .classes = x->shape[channel],
+    *p = (ac_gpu_nll){.samples = ac_space_of(x, ~(1u << channel)),
+                      .n = r->in[1]->numel,
                       .class_stride = x->strides[channel],
-                      .weight_stride = weight ? weight->strides[0] : 0,
-                      .inner = 1,
-                      .op = (int32_t)r->op};
+                      .inner = 1};
     for (int d = 2; d < x->ndim; d++) p->inner *= x->shape[d];
-    p->trouble = ac_gpu_trouble_at(ac_run_device(r));
-    return p->trouble ? 0 : -1;
+    return ac_gpu_classes_of(&p->of, r, x->shape[channel], ignore);
 }
 INDEX_KERNEL(nll_sum, "ac_nll_sum");
 enum { NLL_SHARED = AC_GPU_THREADS / 32 * 8 };
@@ -544,9 +459,9 @@ int ac_cuda_nll_loss(const ac_run *r) {
     INDEX_KERNEL(each, "ac_nll_each");
     ac_device d = ac_run_device(r);
     ac_gpu_nll p;
-    AC_TRY(nll_init(&p, r, r->in[0], r->in[1], r->in[2]));
+    AC_TRY(nll_init(&p, r, r->in[0], a->ignore_index));
     p.x = ac_gpu_ref_of(r->in[0]), p.out = ac_gpu_ref_of(r->out[0]);
-    p.ignore = a->ignore_index, p.reduction = (int32_t)a->reduction;
+    p.reduction = (int32_t)a->reduction;
     if (a->reduction != AC_REDUCE_NONE) return ac_gpu_launch(d, &nll_sum, 1, NLL_SHARED, &p);
     return p.n ? ac_gpu_launch(d, &each, ac_gpu_blocks(d, p.n, 1), 0, &p) : 0;
 }
@@ -557,9 +472,9 @@ int ac_cuda_nll_loss_backward(const ac_run *r) {
     ac_device d = ac_run_device(r);
     ac_gpu_nll p;
     ac_gpu_block *total = NULL;
-    AC_TRY(nll_init(&p, r, r->out[0], r->in[1], r->in[2]));
+    AC_TRY(nll_init(&p, r, r->out[0], a->ignore_index));
     p.grad = ac_gpu_ref_of(r->in[0]), p.grad_at = ac_space_of(r->in[0], UINT32_MAX);
-    p.ignore = a->ignore_index, p.reduction = (int32_t)a->reduction;
+    p.reduction = (int32_t)a->reduction;
     if (r->out[0]->numel == 0) return 0;
     int failed = 0;
     if (a->reduction == AC_REDUCE_MEAN) {

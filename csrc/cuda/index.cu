@@ -1,8 +1,6 @@
-/* Joining, indexing, sorting, nll_loss and integer products. Additions at one index happen in an order
+/* Joining, indexing, nll_loss and integer products. Additions at one index happen in an order
  * that depends on the items alone: a stable sort puts equal keys together, and each run of them is summed in pieces. */
-#include "cuda/device.cuh"
-
-#define EACH_OF_N(i, n) for (int64_t i = thread_index(); i < (n); i += thread_count())
+#include "cuda/classes.cuh"
 
 /* Item f of `from` to item t, of 1, 2, 4, 8 or 16 bytes. */
 DEV void copy_item(char *to, int64_t t, const char *from, int64_t f, int bytes) {
@@ -142,132 +140,8 @@ ADDITIONS(float, f32)
 ADDITIONS(double, f64)
 ADDITIONS(int64_t, i64)
 
-/* -- radix sort of pairs, 4 bits a pass (Satish, Harris and Garland 2009) --------------------------- */
-
 /* A block takes TILE neighbours, a thread EACH of them in order. */
-enum { DIGITS = 16, EACH = 4, TILE = AC_GPU_THREADS * EACH };
-
-DEV int digit_of(const ac_gpu_radix &a, int64_t i) { return (int)(a.keys[i] >> a.shift) & (DIGITS - 1); }
-
-AC_KERNEL(ac_radix_count, ac_gpu_radix) {
-    int *count = (int *)ac_shared_memory;
-    for (int64_t block = blockIdx.x; block < a.blocks; block += gridDim.x) {
-        __syncthreads();
-        if (threadIdx.x < DIGITS) count[threadIdx.x] = 0;
-        __syncthreads();
-        for (int e = 0; e < EACH; e++) {
-            int64_t i = block * TILE + (int64_t)threadIdx.x * EACH + e;
-            if (i < a.n) atomicAdd(&count[digit_of(a, i)], 1);
-        }
-        __syncthreads();
-        if (threadIdx.x < DIGITS) a.counts[threadIdx.x * a.blocks + block] = count[threadIdx.x];
-    }
-}
-
-/* The sum of what the threads before this one have; sums[thread] holds what they have up to it. */
-template <class V> DEV V block_scan(V own, V *sums) {
-    __syncthreads(); /* nobody reads an earlier scan's sums any more */
-    sums[threadIdx.x] = own;
-    __syncthreads();
-    for (int stride = 1; stride < AC_GPU_THREADS; stride *= 2) {
-        V left = (int)threadIdx.x >= stride ? sums[threadIdx.x - stride] : 0;
-        __syncthreads();
-        sums[threadIdx.x] += left;
-        __syncthreads();
-    }
-    return sums[threadIdx.x] - own;
-}
-
-/* Exclusive sums of per-thread counts, for one digit after another: rank[d][thread]. */
-DEV void rank_threads(int *count) {
-    /* 16 x 256 numbers: thread t takes the 16 of its own stretch of the flattened table */
-    int *mine = count + threadIdx.x * DIGITS, sum = 0;
-    int *totals = count + DIGITS * AC_GPU_THREADS;
-    for (int j = 0; j < DIGITS; j++) sum += mine[j];
-    int before = block_scan(sum, totals);
-    for (int j = 0; j < DIGITS; j++) {
-        int own = mine[j];
-        mine[j] = before;
-        before += own;
-    }
-    __syncthreads();
-}
-
-AC_KERNEL(ac_radix_move, ac_gpu_radix) {
-    int *count = (int *)ac_shared_memory; /* [digit][thread], then a total for each thread */
-    for (int64_t block = blockIdx.x; block < a.blocks; block += gridDim.x) {
-        int64_t first = block * TILE + (int64_t)threadIdx.x * EACH;
-        __syncthreads();
-        for (int d = 0; d < DIGITS; d++) count[d * AC_GPU_THREADS + threadIdx.x] = 0;
-        for (int e = 0; e < EACH; e++)
-            if (first + e < a.n) count[digit_of(a, first + e) * AC_GPU_THREADS + threadIdx.x]++;
-        __syncthreads();
-        rank_threads(count);
-        int start[DIGITS]; /* of each digit within the tile */
-        for (int d = 0; d < DIGITS; d++) start[d] = count[d * AC_GPU_THREADS];
-        __syncthreads();
-        for (int e = 0; e < EACH && first + e < a.n; e++) {
-            int d = digit_of(a, first + e);
-            int64_t to = a.counts[d * a.blocks + block] + count[d * AC_GPU_THREADS + threadIdx.x]++ - start[d];
-            a.keys_out[to] = a.keys[first + e];
-            a.payload_out[to] = a.payload ? a.payload[first + e] : first + e;
-        }
-    }
-}
-
-/* Exclusive sums in place, by one block. */
-AC_KERNEL(ac_scan, ac_gpu_scan) {
-    int64_t *sums = (int64_t *)ac_shared_memory, carry = 0;
-    for (int64_t at = 0; at < a.n; at += AC_GPU_THREADS) {
-        int64_t i = at + threadIdx.x, own = i < a.n ? a.values[i] : 0;
-        int64_t before = block_scan(own, sums);
-        if (i < a.n) a.values[i] = carry + before;
-        carry += sums[AC_GPU_THREADS - 1];
-    }
-    if (a.total && threadIdx.x == 0) *a.total = carry;
-}
-
-/* -- sort and topk: by value, then (stably) by row -------------------------------------------------- */
-
-DEV uint64_t ordered(double x) { /* nan last, zeros equal */
-    uint64_t u;
-    if (x != x) return UINT64_MAX;
-    if (x == 0) x = 0;
-    memcpy(&u, &x, sizeof u);
-    return u >> 63 ? ~u : u | (uint64_t)1 << 63;
-}
-DEV uint64_t ordered(float x) {
-    if (x != x) return UINT32_MAX;
-    uint32_t u = ac_bits(x == 0 ? 0.0f : x);
-    return u >> 31 ? ~u : u | 0x80000000u;
-}
-DEV uint64_t ordered(int64_t x) { return (uint64_t)x ^ (uint64_t)1 << 63; }
-
-template <class R> DEV void sort_keys(const ac_gpu_sort &a) {
-    EACH_OF_N(i, a.rows * a.n) {
-        int64_t row = quotient(i, a.n), j = i - row * a.n;
-        uint64_t key = ordered(load<R>(a.x, space_offset(a.from, row) + j * a.stride));
-        uint64_t all = sizeof(R) == 4 ? (uint64_t)UINT32_MAX : UINT64_MAX;
-        a.keys[i] = a.descending ? all - key : key;
-    }
-}
-AC_KERNEL(ac_sort_keys_f32, ac_gpu_sort) { sort_keys<float>(a); }
-AC_KERNEL(ac_sort_keys_f64, ac_gpu_sort) { sort_keys<double>(a); }
-AC_KERNEL(ac_sort_keys_i64, ac_gpu_sort) { sort_keys<int64_t>(a); }
-
-AC_KERNEL(ac_sort_rows, ac_gpu_sort) { EACH_OF_N(i, a.rows * a.n) a.keys[i] = (uint64_t)quotient(a.order[i], a.n); }
-
-template <class R> DEV void sort_values(const ac_gpu_sort &a) {
-    EACH_OF_N(i, a.rows * a.k) {
-        int64_t row = quotient(i, a.k), j = i - row * a.k, at = a.order[row * a.n + j] - row * a.n;
-        int64_t to = space_offset(a.to, row) + j * a.values_stride;
-        store<R>(a.values, to, load<R>(a.x, space_offset(a.from, row) + at * a.stride));
-        a.indices[to] = at;
-    }
-}
-AC_KERNEL(ac_sort_values_f32, ac_gpu_sort) { sort_values<float>(a); }
-AC_KERNEL(ac_sort_values_f64, ac_gpu_sort) { sort_values<double>(a); }
-AC_KERNEL(ac_sort_values_i64, ac_gpu_sort) { sort_values<int64_t>(a); }
+enum { EACH = 4, TILE = AC_GPU_THREADS * EACH };
 
 /* -- nonzero ---------------------------------------------------------------------------------------- */
 
@@ -302,24 +176,13 @@ AC_KERNEL(ac_nonzero_write, ac_gpu_nonzero) {
 
 /* -- nll loss --------------------------------------------------------------------------------------- */
 
-/* Sample i's class, or -1 when it is ignored or bad. */
-DEV int64_t class_of(const ac_gpu_nll &a, int64_t i) {
-    int64_t c = load<int64_t>(a.target, space_offset(a.target_at, i));
-    if (c == a.ignore) return -1;
-    if (c >= 0 && c < a.classes) return c;
-    note_trouble(a.trouble, a.op, 1, c, a.classes);
-    return -1;
-}
-DEV double weight_of(const ac_gpu_nll &a, int64_t c) {
-    return a.weight.data ? load<double>(a.weight, c * a.weight_stride) : 1;
-}
 DEV double loss_of(const ac_gpu_nll &a, int64_t i, int64_t c) {
-    return -weight_of(a, c) * load<double>(a.x, space_offset(a.samples, i) + c * a.class_stride);
+    return -weight_of<double>(a.of, c) * load<double>(a.x, space_offset(a.samples, i) + c * a.class_stride);
 }
 
 AC_KERNEL(ac_nll_each, ac_gpu_nll) {
     EACH_OF_N(i, a.n) {
-        int64_t c = class_of(a, i);
+        int64_t c = class_of(a.of, i);
         store<double>(a.out, i, c < 0 ? 0 : loss_of(a, i, c));
     }
 }
@@ -328,9 +191,9 @@ AC_KERNEL(ac_nll_each, ac_gpu_nll) {
 AC_KERNEL(ac_nll_sum, ac_gpu_nll) {
     double loss = 0, total = 0;
     for (int64_t i = threadIdx.x; i < a.n; i += AC_GPU_THREADS) {
-        int64_t c = class_of(a, i);
+        int64_t c = class_of(a.of, i);
         if (c < 0) continue;
-        total += weight_of(a, c);
+        total += weight_of<double>(a.of, c);
         if (a.out.data) loss += loss_of(a, i, c);
     }
     loss = block_join(loss, Add());
@@ -344,10 +207,11 @@ AC_KERNEL(ac_nll_sum, ac_gpu_nll) {
 AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
     double scale = a.reduction == 1 ? 1 / *a.total : 1;
     EACH_OF_N(i, a.n) {
-        int64_t c = class_of(a, i), image = quotient(i, a.inner);
+        int64_t c = class_of(a.of, i), image = quotient(i, a.inner);
         if (c < 0) continue;
         double g = load<double>(a.grad, a.reduction == 0 ? space_offset(a.grad_at, i) : 0);
-        store<double>(a.out, (image * a.classes + c) * a.inner + i - image * a.inner, -weight_of(a, c) * scale * g);
+        store<double>(a.out, (image * a.of.classes + c) * a.inner + i - image * a.inner,
+                      -weight_of<double>(a.of, c) * scale * g);
     }
 }
 

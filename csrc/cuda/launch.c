@@ -18,6 +18,7 @@ IMAGE(reduce)
 IMAGE(rows)
 IMAGE(channels)
 IMAGE(index)
+IMAGE(sort)
 IMAGE(foreach)
 IMAGE(scan)
 IMAGE(windows)
@@ -26,10 +27,19 @@ IMAGE(attention)
 IMAGE(attention_backward)
 IMAGE(rnn)
 
-static const char *const images[AC_N_IMAGES] = {ac_image_elementwise, ac_image_creation,  ac_image_reduce,
-                                                ac_image_rows,        ac_image_channels,  ac_image_index,
-                                                ac_image_foreach,     ac_image_scan,      ac_image_windows,
-                                                ac_image_conv,        ac_image_attention, ac_image_attention_backward,
+static const char *const images[AC_N_IMAGES] = {ac_image_elementwise,
+                                                ac_image_creation,
+                                                ac_image_reduce,
+                                                ac_image_rows,
+                                                ac_image_channels,
+                                                ac_image_index,
+                                                ac_image_sort,
+                                                ac_image_foreach,
+                                                ac_image_scan,
+                                                ac_image_windows,
+                                                ac_image_conv,
+                                                ac_image_attention,
+                                                ac_image_attention_backward,
                                                 ac_image_rnn};
 
 static struct {

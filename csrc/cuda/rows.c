@@ -1,9 +1,16 @@
-/* Softmax and its relatives, and layer norm, on a GPU: the host side of rows.cu. */
+/* Softmax and its relatives, cross entropy and layer norm on a GPU: the host side of rows.cu. */
 #include "cuda/gpu.h"
 
 #include "shared/tensor_iter.h"
 
-enum { WARP = 32, RUN = 8, LONG_ROW = 1024, ROOM_BYTES = AC_GPU_THREADS / 32 * 8, MOST_SHARED = 48 * 1024 };
+enum {
+    WARP = 32,
+    RUN = 8,
+    LONG_ROW = 1024,
+    ROOM_BYTES = AC_GPU_THREADS / 32 * 8,
+    MOST_SHARED = 48 * 1024,
+    MANY_ROWS = 8192
+};
 
 #define KERNELS(rows)                                                                                                  \
     static ac_gpu_kernel rows[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_" #rows "_f32"},                              \
@@ -15,7 +22,12 @@ KERNELS(softmax_backward)
 KERNELS(log_softmax_backward)
 KERNELS(layer_norm)
 KERNELS(layer_norm_backward)
+KERNELS(entropy)
+KERNELS(entropy_backward)
 #undef KERNELS
+
+static ac_gpu_kernel entropy_parts = {.image = AC_IMAGE_ROWS, .name = "ac_entropy_parts"},
+                     entropy_join = {.image = AC_IMAGE_ROWS, .name = "ac_entropy_join"};
 
 static bool in_runs(const ac_gpu_rows_of *x, int64_t n) {
     bool runs = ac_gpu_is_bulk((ac_dtype)x->ref.dtype) && ac_gpu_aligned(x->ref.data) && n % 8 == 0;
@@ -46,17 +58,39 @@ static size_t plan_rows(ac_gpu_rows *a, int group, int inputs, int64_t item) {
     return a->cached ? (size_t)bytes : 0;
 }
 
-/* Fills in how the rows are worked on, and goes: short ones by warps, if eight at a time fit. */
-static int launch_rows(ac_device d, ac_gpu_kernel *kernels, int opmath, int inputs, bool writes_rows, ac_gpu_rows *a) {
-    if (a->rows == 0) return 0;
+/* Rows whose elements lie apart while those of neighbouring rows lie side by side: a thread takes one, so that a warp
+ * reads neighbours. Few long rows would leave threads without work. */
+static bool lies_across(const ac_gpu_rows *a) {
+    const ac_gpu_rows_of *x = &a->in[0];
+    bool side_by_side = x->kept.stride[x->kept.n - 1] == 1 && x->kept.size[x->kept.n - 1] >= WARP;
+    return side_by_side && x->inner.stride[x->inner.n - 1] != 1 && (a->n <= AC_GPU_THREADS || a->rows >= MANY_ROWS);
+}
+
+/* How the rows are worked on: short ones by warps, if eight at a time fit. `keeps`: they are read more than once. The
+ * shared memory that they take. */
+static size_t plan_launch(ac_gpu_rows *a, int opmath, int inputs, bool writes_rows, bool keeps) {
     a->vector = opmath == AC_OPMATH_F32 && in_runs(&a->in[0], a->n) && (inputs < 2 || in_runs(&a->in[1], a->n)) &&
                 (!writes_rows || in_runs(&a->out, a->n));
     int64_t item = opmath == AC_OPMATH_F64 ? 8 : 4;
+    if (lies_across(a) || !keeps) {
+        a->group = lies_across(a) ? 1 : a->n > LONG_ROW ? AC_GPU_THREADS : WARP;
+        return ROOM_BYTES;
+    }
     size_t kept = a->n > LONG_ROW ? 0 : plan_rows(a, WARP, inputs, item);
     if (!kept) kept = plan_rows(a, AC_GPU_THREADS, inputs, item);
+    return ROOM_BYTES + kept;
+}
+
+static int64_t blocks_of(ac_device d, const ac_gpu_rows *a) {
     int64_t groups = AC_GPU_THREADS / a->group, blocks = (a->rows + groups - 1) / groups;
     int64_t most = (int64_t)ac_gpu_multiprocessors(d) * 64;
-    return ac_gpu_launch(d, &kernels[opmath], blocks < most ? blocks : most, ROOM_BYTES + kept, a);
+    return blocks < most ? blocks : most;
+}
+
+static int launch_rows(ac_device d, ac_gpu_kernel *kernels, int opmath, int inputs, bool writes_rows, ac_gpu_rows *a) {
+    if (a->rows == 0) return 0;
+    size_t shared = plan_launch(a, opmath, inputs, writes_rows, true);
+    return ac_gpu_launch(d, &kernels[opmath], blocks_of(d, a), shared, a);
 }
 
 static int run_rows(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, int inputs) {
@@ -200,6 +234,64 @@ int ac_cuda_layer_norm_backward(const ac_run *r) {
     if (!failed) failed = column_sums(r, in, a->rows, args.n);
     drop_dense(in);
     return failed;
+}
+
+/* -- cross entropy ---------------------------------------------------------------------------------- */
+
+static int entropy_init(ac_gpu_entropy *p, const ac_run *r, const ac_tensor *x) {
+    ATTRS(cross_entropy);
+    uint32_t channel = 1u << (x->ndim > 1);
+    *p = (ac_gpu_entropy){.rows = {.n = x->shape[x->ndim > 1], .rows = r->in[1]->numel, .in = {rows_of(x, channel)}},
+                          .smoothing = a->label_smoothing,
+                          .mean = a->reduction == AC_REDUCE_MEAN};
+    return ac_gpu_classes_of(&p->of, r, p->rows.n, a->ignore_index);
+}
+
+/* Sums over samples: in parts where there are many, in the order of sizes alone. */
+static int join_losses(ac_device d, ac_gpu_entropy *p, int64_t parts) {
+    if (parts > 1) {
+        AC_TRY(ac_gpu_launch(d, &entropy_parts, parts, ROOM_BYTES, p));
+        p->each = p->parts, p->n = parts;
+    }
+    return ac_gpu_launch(d, &entropy_join, 1, ROOM_BYTES, p);
+}
+
+int ac_cuda_class_entropy(const ac_run *r) {
+    ATTRS(cross_entropy);
+    const ac_tensor *x = r->in[0];
+    ac_device d = ac_run_device(r);
+    ac_gpu_entropy p;
+    AC_TRY(entropy_init(&p, r, x));
+    int64_t rows = p.n = p.rows.rows, parts = rows > 2 * AC_GPU_LOSSES ? (rows + AC_GPU_LOSSES - 1) / AC_GPU_LOSSES : 1;
+    bool whole = a->reduction != AC_REDUCE_NONE;
+    ac_gpu_block *room = ac_gpu_alloc(d, (rows + parts) * 2 * 8);
+    if (!room) return -1;
+    p.lse = ac_data(r->out[1]), p.totals = ac_data(r->out[2]), p.loss = ac_gpu_ref_of(r->out[0]);
+    p.each = whole ? ac_gpu_address(room) : NULL, p.parts = (double *)ac_gpu_address(room) + 2 * rows;
+    int opmath = ac_gpu_opmath(x->dtype), failed = 0;
+    size_t shared = plan_launch(&p.rows, opmath, 1, false, false);
+    if (rows) failed = ac_gpu_launch(d, &entropy[opmath], blocks_of(d, &p.rows), shared, &p);
+    if (!whole) p.loss = (ac_gpu_ref){.data = NULL}, p.n = 0; /* each loss is where it belongs */
+    if (!failed) failed = join_losses(d, &p, whole ? parts : 1);
+    ac_gpu_free(room);
+    return failed;
+}
+
+int ac_cuda_class_entropy_backward(const ac_run *r) {
+    ATTRS(cross_entropy);
+    enum { G, X = 3, LSE, TOTALS };
+    const ac_tensor *x = r->in[X], *g = r->in[G];
+    ac_device d = ac_run_device(r);
+    ac_gpu_entropy p;
+    AC_TRY(entropy_init(&p, r, x));
+    if (r->out[0]->numel == 0) return 0;
+    p.rows.out = rows_of(r->out[0], 1u << (x->ndim > 1));
+    p.g = ac_gpu_ref_of(g), p.g_at = ac_space_of(g, UINT32_MAX);
+    if (a->reduction != AC_REDUCE_NONE) p.g_at = (ac_space){.n = 1, .numel = p.rows.rows, .size = {p.rows.rows}};
+    p.lse = ac_data(r->in[LSE]), p.totals = ac_data(r->in[TOTALS]);
+    int opmath = ac_gpu_opmath(x->dtype);
+    size_t shared = plan_launch(&p.rows, opmath, 1, true, false);
+    return ac_gpu_launch(d, &entropy_backward[opmath], blocks_of(d, &p.rows), shared, &p);
 }
 
 /* -- rows of the CPU: the GPU has its own; nobody calls these on a GPU but by hand -- */

@@ -1,8 +1,9 @@
-/* Operators on rows: softmax and its relatives, layer norm. a.group threads compute a row: a warp for short rows (8
- * rows a block), the whole block for long ones. A row that fits is read once and kept in shared memory; each thread
- * reads again only what it wrote itself. Softmax of a row that does not fit reads it twice: the largest value and the
- * sum of exponentials take one read (Milakov and Gimelshein 2018). */
-#include "cuda/device.cuh"
+/* Operators on rows: softmax and its relatives, cross entropy, layer norm. a.group threads compute a row: a warp for
+ * short rows (8 rows a block), the whole block for long ones, one thread where neighbouring rows lie side by side. A
+ * row that fits is read once and kept in shared memory; each thread reads again only what it wrote itself. Softmax of a
+ * row that does not fit reads it twice: the largest value and the sum of exponentials take one read (Milakov and
+ * Gimelshein 2018). */
+#include "cuda/classes.cuh"
 
 /* An element of a row, and where it is kept: what neighbouring threads keep at a time lies side by side, so that
  * shared memory serves them at once. */
@@ -275,6 +276,88 @@ ROWS(softmax_backward)
 ROWS(log_softmax_backward)
 ROWS(layer_norm)
 ROWS(layer_norm_backward)
+
+/* -- cross entropy: a row a sample ------------------------------------------------------------------ */
+
+/* The loss of a sample is w (lse - x[target]). Label smoothing takes 1 - s of that, and s / classes of w[c] (lse -
+ * x[c]) of every class c: the sum of the latter is around x[target], so that large logits keep their differences. */
+template <class R> DEV void entropy(const ac_gpu_entropy &a) {
+    each_row<R>(a.rows, 1, [&](const Row<R> &row) {
+        const ac_gpu_rows_of &x = a.rows.in[0];
+        int64_t c = class_of(a.of, row.r);
+        R named = c < 0 ? 0 : load_real<R>(x.ref, space_offset(x.kept, row.r) + space_offset(x.inner, c));
+        R from = named - named == 0 ? named : 0, weights = 0, part = 0;
+        Exponentials<R> e;
+        row.first(0, [&](Element p, R v) {
+            e.add(v);
+            if (a.smoothing == 0) return;
+            R w = weight_of<R>(a.of, p.i);
+            weights += w, part += w * (v - from);
+        });
+        double sum = e.of_row(row), lse = (double)e.top + log(sum), w = c < 0 ? 0 : weight_of<double>(a.of, c);
+        double loss = w * (lse - (double)named);
+        if (a.smoothing != 0) {
+            double all = row_join(row, (double)weights, Add()), rest = row_join(row, (double)part, Add());
+            loss += a.smoothing * ((all * (lse - (double)from) - rest) / (double)a.rows.n - loss);
+        }
+        if (!row.is_first()) return;
+        if (c < 0) loss = 0;
+        a.lse[row.r] = lse;
+        if (a.each) a.each[2 * row.r] = loss, a.each[2 * row.r + 1] = w;
+        else store_real<double>(a.loss, row.r, loss);
+    });
+}
+AC_KERNEL(ac_entropy_f32, ac_gpu_entropy) { entropy<float>(a); }
+AC_KERNEL(ac_entropy_f64, ac_gpu_entropy) { entropy<double>(a); }
+
+/* The sum of pairs [begin, end), by all of a block. */
+DEV void pair_sum(const double *pairs, int64_t begin, int64_t end, double *one, double *two) {
+    double x = 0, y = 0;
+    for (int64_t i = begin + threadIdx.x; i < end; i += AC_GPU_THREADS) x += pairs[2 * i], y += pairs[2 * i + 1];
+    *one = block_join(x, Add()), *two = block_join(y, Add());
+}
+
+/* Parts of so many samples each. */
+AC_KERNEL(ac_entropy_parts, ac_gpu_entropy) {
+    for (int64_t part = blockIdx.x; part * AC_GPU_LOSSES < a.n; part += gridDim.x) {
+        int64_t end = (part + 1) * AC_GPU_LOSSES;
+        double loss, weight;
+        pair_sum(a.each, part * AC_GPU_LOSSES, end < a.n ? end : a.n, &loss, &weight);
+        if (threadIdx.x == 0) a.parts[2 * part] = loss, a.parts[2 * part + 1] = weight;
+    }
+}
+
+/* By one block: the loss of all, and the weights of the samples that count and of all classes. */
+AC_KERNEL(ac_entropy_join, ac_gpu_entropy) {
+    double loss, weight, all = 0;
+    pair_sum(a.each, 0, a.n, &loss, &weight);
+    for (int64_t c = threadIdx.x; c < a.of.classes; c += AC_GPU_THREADS) all += weight_of<double>(a.of, c);
+    all = block_join(all, Add());
+    if (threadIdx.x != 0) return;
+    a.totals[0] = weight, a.totals[1] = all;
+    if (a.loss.data) store_real<double>(a.loss, 0, a.mean ? loss / weight : loss);
+}
+
+/* g times the shares of the classes minus the target: each logit is read once, its gradient is written once. */
+template <class R> DEV void entropy_backward(const ac_gpu_entropy &a) {
+    each_row<R>(a.rows, 1, [&](const Row<R> &row) {
+        int64_t c = class_of(a.of, row.r);
+        double lse = a.lse[row.r], g = load_real<double>(a.g, space_offset(a.g_at, row.r));
+        if (a.mean) g /= a.totals[0];
+        double hit = c < 0 ? 0 : g * (1 - a.smoothing) * weight_of<double>(a.of, c);
+        R even = c < 0 ? 0 : (R)(g * a.smoothing / (double)a.rows.n), take = (R)hit;
+        R by = (R)(hit + (a.smoothing == 0 ? 0 : (double)even * a.totals[1]));
+        R top = (R)lse, rest = (R)(lse - (double)top);
+        row.template write<1>([&](Element p, R v, R) {
+            if (c < 0) return (R)0;
+            R y = by * exponential((v - top) - rest);
+            if (a.smoothing != 0) y -= even * weight_of<R>(a.of, p.i);
+            return p.i == c ? y - take : y;
+        });
+    });
+}
+AC_KERNEL(ac_entropy_backward_f32, ac_gpu_entropy) { entropy_backward<float>(a); }
+AC_KERNEL(ac_entropy_backward_f64, ac_gpu_entropy) { entropy_backward<double>(a); }
 
 /* -- the gradients of layer norm's weight and bias: sums down the columns, in parts ----------------- */
 

@@ -1,4 +1,4 @@
-/* Convolution by im2col columns, max pooling and resampling on a GPU: the host side of windows.cu. */
+/* Convolution by im2col columns, pooling and resampling on a GPU: the host side of windows.cu. */
 #include "cuda/gpu.h"
 
 #include "shared/tensor_iter.h"
@@ -12,6 +12,8 @@ KERNELS(im2col)
 KERNELS(col2im)
 KERNELS(max_pool)
 KERNELS(max_pool_backward)
+KERNELS(avg_pool)
+KERNELS(avg_pool_backward)
 KERNELS(resample)
 #undef KERNELS
 
@@ -315,6 +317,43 @@ int ac_cuda_max_pool_backward(const ac_run *r) {
     ac_tensor_clear(&indices);
     ac_tensor_clear(&g);
     return failed;
+}
+
+enum { LARGE_WINDOW = 64, WARP = 32 }; /* values that are worth a warp */
+
+static int run_means(const ac_run *r, ac_gpu_kernel *kernels, const ac_attrs_means *a, const int64_t *size, int group) {
+    const ac_tensor *x = r->in[0], *y = r->out[0];
+    int nd = (int)a->kernel.n, lead = x->ndim - nd;
+    ac_gpu_means args = {.from = ac_gpu_ref_of(x),
+                         .to = ac_gpu_ref_of(y),
+                         .planes = ac_space_of(x, (1u << lead) - 1),
+                         .results = y->numel,
+                         .group = group,
+                         .counts_padding = a->counts_padding != 0,
+                         .divisor = a->divisor};
+    AC_TRY(ac_avg_pool_windows(&args.w, size, a));
+    for (int d = 0; d < nd; d++) args.stride[3 - nd + d] = x->strides[lead + d];
+    ac_device d = ac_run_device(r);
+    if (y->numel == 0) return 0;
+    return ac_gpu_launch(d, &kernels[ac_gpu_opmath(x->dtype)], ac_gpu_blocks(d, y->numel * group, 1), 0, &args);
+}
+
+int ac_cuda_avg_pool(const ac_run *r) {
+    ATTRS(means);
+    const ac_tensor *x = r->in[0];
+    const int64_t *size = x->shape + x->ndim - a->kernel.n;
+    int64_t values = 1;
+    for (int64_t d = 0; d < a->kernel.n; d++) {
+        int64_t parts = a->kernel.v[d];
+        values *= !a->adaptive ? parts : parts ? (size[d] + parts - 1) / parts : 0;
+    }
+    return run_means(r, avg_pool, a, size, values >= LARGE_WINDOW ? WARP : 1);
+}
+
+int ac_cuda_avg_pool_backward(const ac_run *r) {
+    ATTRS(means_backward);
+    ac_attrs_means forward = ac_means_forward(a);
+    return run_means(r, avg_pool_backward, &forward, a->size.v + a->size.n - a->kernel.n, 1);
 }
 
 int ac_cuda_resample(const ac_run *r) {

@@ -1,4 +1,4 @@
-/* im2col and col2im, max pooling and resampling kernels: one thread for each value of the result. */
+/* im2col and col2im, pooling and resampling kernels: one thread for each value of the result. */
 #include "cuda/device.cuh"
 
 template <class R> DEV void im2col(const ac_gpu_columned &a) {
@@ -72,17 +72,6 @@ AC_KERNEL(ac_max_pool_f32, ac_gpu_pool) { max_pool<float>(a); }
 AC_KERNEL(ac_max_pool_f64, ac_gpu_pool) { max_pool<double>(a); }
 AC_KERNEL(ac_max_pool_i64, ac_gpu_pool) { max_pool<int64_t>(a); }
 
-/* The windows of dimension d that may cover value i: from `first` to `last`. */
-DEV void windows_over(const ac_windows &w, int d, int64_t i, int64_t *first, int64_t *last) {
-    if (w.adaptive) {
-        *first = quotient(i * w.out[d], w.in[d]), *last = quotient((i + 1) * w.out[d] + w.in[d] - 1, w.in[d]) - 1;
-    } else {
-        int64_t end = i + w.padding[d], begin = end - (w.kernel[d] - 1) * w.dilation[d];
-        *first = begin > 0 ? quotient(begin + w.stride[d] - 1, w.stride[d]) : 0, *last = quotient(end, w.stride[d]);
-    }
-    if (*last >= w.out[d]) *last = w.out[d] - 1;
-}
-
 /* Every value of x gathers from the windows that cover it those that took it, always in the same order. */
 template <class R> DEV void max_pool_backward(const ac_gpu_unpool &a) {
     const ac_windows &w = a.w;
@@ -92,7 +81,7 @@ template <class R> DEV void max_pool_backward(const ac_gpu_unpool &a) {
         int64_t at[3] = {quotient(row, w.in[1]), 0, pixel - row * w.in[2]}, first[3], last[3];
         at[1] = row - at[0] * w.in[1];
 #pragma unroll
-        for (int d = 0; d < 3; d++) windows_over(w, d, at[d], &first[d], &last[d]);
+        for (int d = 0; d < 3; d++) ac_windows_over(&w, d, at[d], &first[d], &last[d]);
         R sum = 0;
         for (int64_t x = first[0]; x <= last[0]; x++)
             for (int64_t y = first[1]; y <= last[1]; y++)
@@ -105,6 +94,75 @@ template <class R> DEV void max_pool_backward(const ac_gpu_unpool &a) {
 }
 AC_KERNEL(ac_max_pool_backward_f32, ac_gpu_unpool) { max_pool_backward<float>(a); }
 AC_KERNEL(ac_max_pool_backward_f64, ac_gpu_unpool) { max_pool_backward<double>(a); }
+
+/* Divisors of means; one count for all dimensions. */
+template <class R> DEV R divisor_of(const ac_gpu_means &a, const int64_t *o) {
+    if (a.divisor != 0) return (R)a.divisor;
+    int64_t count = 1;
+#pragma unroll
+    for (int d = 0; d < 3; d++) count *= ac_window_count(&a.w, d, o[d], a.counts_padding);
+    return (R)count;
+}
+/* A plane's value i as its place in three dimensions. */
+DEV void place_in(const int64_t *size, int64_t i, int64_t *at) {
+    int64_t row = quotient(i, size[2]);
+    at[0] = quotient(row, size[1]), at[1] = row - at[0] * size[1], at[2] = i - row * size[2];
+}
+
+/* A large window is a warp's, whose lanes take its values in turn; a small one is a thread's. */
+template <class R> DEV void avg_pool(const ac_gpu_means &a) {
+    const ac_windows &w = a.w;
+    int64_t positions = ac_product3(w.out), lane = a.group == 1 ? 0 : (int64_t)threadIdx.x % a.group;
+    for (int64_t i = quotient(thread_index(), a.group); i < a.results; i += quotient(thread_count(), a.group)) {
+        int64_t plane = quotient(i, positions), o[3], begin[3], size[3], end, dilation;
+        place_in(w.out, i - plane * positions, o);
+        int64_t base = space_offset(a.planes, plane);
+#pragma unroll
+        for (int d = 0; d < 3; d++) {
+            ac_window_span(&w, d, o[d], &begin[d], &end, &dilation);
+            size[d] = end > begin[d] ? end - begin[d] : 0, base += begin[d] * a.stride[d];
+        }
+        R sum = 0;
+        int64_t n = ac_product3(size), at[3];
+        if (a.group == 1) {
+            for (int64_t x = 0; x < size[0]; x++)
+                for (int64_t y = 0; y < size[1]; y++)
+                    for (int64_t z = 0; z < size[2]; z++)
+                        sum += load_real<R>(a.from, base + x * a.stride[0] + y * a.stride[1] + z * a.stride[2]);
+        } else {
+            for (int64_t v = lane; v < n; v += a.group) {
+                place_in(size, v, at);
+                sum += load_real<R>(a.from, base + at[0] * a.stride[0] + at[1] * a.stride[1] + at[2] * a.stride[2]);
+            }
+            sum = warp_join(sum, Add());
+        }
+        if (lane == 0) store_real<R>(a.to, i, n ? sum / divisor_of<R>(a, o) : 0);
+    }
+}
+AC_KERNEL(ac_avg_pool_f32, ac_gpu_means) { avg_pool<float>(a); }
+AC_KERNEL(ac_avg_pool_f64, ac_gpu_means) { avg_pool<double>(a); }
+
+/* Every value gathers its share of the windows that cover it, always in the same order. */
+template <class R> DEV void avg_pool_backward(const ac_gpu_means &a) {
+    const ac_windows &w = a.w;
+    int64_t pixels = ac_product3(w.in);
+    for (int64_t i = thread_index(); i < a.results; i += thread_count()) {
+        int64_t plane = quotient(i, pixels), at[3], first[3], last[3], o[3], base = space_offset(a.planes, plane);
+        place_in(w.in, i - plane * pixels, at);
+#pragma unroll
+        for (int d = 0; d < 3; d++) ac_windows_over(&w, d, at[d], &first[d], &last[d]);
+        R sum = 0;
+        for (o[0] = first[0]; o[0] <= last[0]; o[0]++)
+            for (o[1] = first[1]; o[1] <= last[1]; o[1]++)
+                for (o[2] = first[2]; o[2] <= last[2]; o[2]++) {
+                    int64_t from = base + o[0] * a.stride[0] + o[1] * a.stride[1] + o[2] * a.stride[2];
+                    sum += load_real<R>(a.from, from) / divisor_of<R>(a, o);
+                }
+        store_real<R>(a.to, i, sum);
+    }
+}
+AC_KERNEL(ac_avg_pool_backward_f32, ac_gpu_means) { avg_pool_backward<float>(a); }
+AC_KERNEL(ac_avg_pool_backward_f64, ac_gpu_means) { avg_pool_backward<double>(a); }
 
 template <class R> DEV void resample(const ac_gpu_resample &a) {
     int64_t n = a.outer * a.out * a.inner;

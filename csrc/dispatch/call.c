@@ -25,7 +25,8 @@ static int run(const ac_op_call *c) {
 
 /* The category of a composite operator holds for all that it is made of; a LOW one leaves casting to the product. */
 static int run_planned(const ac_op_call *c) {
-    if (c->info->kind != AC_KIND_COMPOSITE || ac_cast_of(c->op) == AC_CAST_LOW) return run(c);
+    bool by_parts = ac_cast_of(c->op) == AC_CAST_LOW || c->info->flags & AC_FLAG_BY_PARTS;
+    if (c->info->kind != AC_KIND_COMPOSITE || by_parts) return run(c);
     ac_autocast_state outer = ac_autocast_suspend();
     int failed = run(c);
     ac_autocast_resume(&outer);

@@ -31,51 +31,20 @@ static ac_dims class_column(const ac_tensor *x, int64_t channel) {
     return column;
 }
 
-/* The mean of -log p over all classes, which label smoothing mixes in; weighted by class. */
-static T smooth_part(ac_scratch *s, T log_p, T target, T weight, const ac_attrs_cross_entropy *a) {
-    int64_t channel = log_p->ndim > 1;
-    ac_dims column = class_column(log_p, channel);
-    T weighted = weight ? MUL(log_p, ac_c_reshape(s, weight, &column)) : log_p;
-    T sum = UN(neg, ac_c_sum(s, weighted, channel));
-    T ignored = BIN(eq, target, NUM((double)a->ignore_index));
-    ac_attrs_value zero = {{AC_INT, {0}}};
-    T kept = ac_c_call(s, AC_OP_masked_fill, &zero, 2, sum, ignored);
-    if (a->reduction == AC_REDUCE_NONE) return kept;
-    T total = ac_c_sum_all(s, kept);
-    if (a->reduction == AC_REDUCE_SUM) return total;
-    T counted = ac_c_cast(s, UN(logical_not, ignored), log_p->dtype);
-    if (weight) { /* each sample counts as much as its class weighs */
-        ac_attrs_index_dim rows = {0};
-        T safe = ac_c_cast(s, ac_c_call(s, AC_OP_masked_fill, &zero, 2, target, ignored), AC_int64);
-        ac_dims flat = {1, {target->numel}}, shape = ac_shape_of(target);
-        T each = ac_c_call(s, AC_OP_index_select, &rows, 2, weight, ac_c_reshape(s, safe, &flat));
-        counted = MUL(counted, ac_c_reshape(s, each, &shape));
-    }
-    return DIV(total, ac_c_sum_all(s, counted));
-}
-
-static T class_entropy(ac_scratch *s, T log_p, T target, T weight, const ac_attrs_cross_entropy *a) {
-    ac_attrs_nll nll = {a->ignore_index, a->reduction};
-    double mix = a->label_smoothing;
-    T loss = ac_c_call(s, AC_OP_nll_loss, &nll, 3, log_p, target, weight ? weight : ABSENT);
-    if (mix == 0 || !loss) return loss;
-    int64_t classes = log_p->shape[log_p->ndim > 1];
-    T smooth = smooth_part(s, log_p, target, weight, a);
-    return ADD(TIMES(loss, 1 - mix), TIMES(smooth, mix / (double)classes));
-}
-
 /* Targets as probabilities of x's own shape. */
-static T soft_entropy(ac_scratch *s, T log_p, T target, T weight, const ac_attrs_cross_entropy *a) {
-    int64_t channel = log_p->ndim > 1, classes = log_p->shape[channel];
-    ac_dims column = class_column(log_p, channel);
-    double mix = a->label_smoothing;
+COMPOSE(soft_entropy) {
+    ATTRS(soft_entropy);
+    T target = in[1];
+    int64_t channel = in[0]->ndim > 1, classes = in[0]->shape[channel];
+    ac_attrs_softmax along = {channel, AC_NO_DTYPE};
+    ac_dims column = class_column(in[0], channel);
+    double mix = a->label_smoothing, samples = (double)(in[0]->numel / (classes ? classes : 1));
     if (mix > 0) target = PLUS(TIMES(target, 1 - mix), mix / (double)classes);
-    T each = MUL(log_p, target);
-    if (weight) each = MUL(each, ac_c_reshape(s, weight, &column));
+    T each = MUL(ac_c_call(s, AC_OP_log_softmax, &along, 1, in[0]), target);
+    if (in[2]) each = MUL(each, ac_c_reshape(s, in[2], &column));
     T loss = UN(neg, ac_c_sum(s, each, channel));
     if (a->reduction == AC_REDUCE_NONE) return loss;
     T total = ac_c_sum_all(s, loss);
-    double samples = (double)(log_p->numel / (classes ? classes : 1));
     return a->reduction == AC_REDUCE_SUM ? total : DIV(total, NUM(samples));
 }
 
@@ -95,15 +64,15 @@ COMPOSE(cross_entropy) {
     if (x->ndim == 0) REFUSE(AC_RUNTIME, "cross_entropy: `input` must have a dimension of classes");
     if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
         REFUSE(AC_RUNTIME, "cross_entropy: `label_smoothing` must be between 0 and 1, got %g", a->label_smoothing);
-    ac_attrs_softmax along = {x->ndim > 1, AC_NO_DTYPE};
-    T log_p = ac_c_call(s, AC_OP_log_softmax, &along, 1, x);
-    if (!log_p) return NULL;
     bool soft = ac_same_shape(x, target) && ac_is_floating(target->dtype);
+    T weight = in[2] ? in[2] : ABSENT;
     if (soft && a->ignore_index >= 0)
         REFUSE(AC_RUNTIME, "cross_entropy: `ignore_index` goes with class indices, not with probabilities");
     if (!soft && target->ndim == x->ndim && target->shape[0] == x->shape[0] && x->numel > 1)
         NEED(refuse_classes(x, target));
-    return soft ? soft_entropy(s, log_p, target, in[2], a) : class_entropy(s, log_p, target, in[2], a);
+    ac_attrs_soft_entropy how = {a->reduction, a->label_smoothing};
+    return soft ? ac_c_call(s, AC_OP_soft_entropy, &how, 3, x, target, weight)
+                : ac_c_call(s, AC_OP_class_entropy, a, 3, x, target, weight);
 }
 
 /* -- binary cross entropy ----------------------------------------------------------------------------- */

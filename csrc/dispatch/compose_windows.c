@@ -2,8 +2,6 @@
  * [N, C, ...] or, for one sample, [C, ...]. A number stands for the same number in every dimension. */
 #include "dispatch/compose_read.h"
 
-#include "dispatch/resample_tables.h"
-
 #include <math.h>
 
 /* One operator for each number of dimensions. */
@@ -222,78 +220,43 @@ COMPOSE_EACH(max_unpool)
 
 /* -- means of windows -------------------------------------------------------------------------------------- */
 
-/* What a mean of windows is asked for, one number a dimension. */
-typedef struct {
-    ac_dims window, step, around;
-    int64_t ceil_mode, counts_padding;
-    double divisor; /* 0: the number of values */
-} means;
-
-static int window_table(const char *what, const means *m, int64_t size, int64_t d, ac_table *t) {
-    int64_t window = m->window.v[d], step = m->step.v[d], around = m->around.v[d], reach = size + 2 * around - window;
-    if (step < 1 || around < 0)
-        return ac_fail(AC_RUNTIME, "%s: stride must be above 0 and padding 0 or more, got %" PRId64 " and %" PRId64,
-                       what, step, around);
-    if (window < 1) return ac_fail(AC_RUNTIME, "%s: `kernel_size` must be above 0, got %" PRId64, what, window);
-    if (2 * around > window)
-        return ac_fail(AC_RUNTIME, "%s: padding %" PRId64 " must be at most half of the window's %" PRId64, what,
-                       around, window);
-    if (reach < 0 || size < 1)
-        return ac_fail(AC_RUNTIME,
-                       "%s: a window of %" PRId64 " is larger than %" PRId64 " values with padding %" PRId64
-                       " on both sides",
-                       what, window, size, around);
-    int64_t out = (reach + (m->ceil_mode ? step - 1 : 0)) / step + 1;
-    if (m->ceil_mode && (out - 1) * step >= size + around) out--;
-    *t = (ac_table){.kind = AC_TABLE_WINDOWS,
-                    .size = size,
-                    .out = out,
-                    .window = window,
-                    .step = step,
-                    .around = around,
-                    .counts_padding = m->counts_padding != 0,
-                    .divisor = m->divisor};
+static int check_means(const char *what, const ac_tensor *x, const ac_attrs_means *m, int64_t nd) {
+    for (int64_t d = 0; d < nd; d++) {
+        int64_t size = x->shape[x->ndim - nd + d], window = m->kernel.v[d], step = m->stride.v[d],
+                around = m->padding.v[d];
+        if (step < 1 || around < 0)
+            return ac_fail(AC_RUNTIME, "%s: stride must be above 0 and padding 0 or more, got %" PRId64 " and %" PRId64,
+                           what, step, around);
+        if (window < 1) return ac_fail(AC_RUNTIME, "%s: `kernel_size` must be above 0, got %" PRId64, what, window);
+        if (2 * around > window)
+            return ac_fail(AC_RUNTIME, "%s: padding %" PRId64 " must be at most half of the window's %" PRId64, what,
+                           around, window);
+        if (size + 2 * around < window || size < 1)
+            return ac_fail(AC_RUNTIME,
+                           "%s: a window of %" PRId64 " is larger than %" PRId64 " values with padding %" PRId64
+                           " on both sides",
+                           what, window, size, around);
+    }
     return 0;
 }
 
-/* What takes several steps is rounded to 16 bits once. */
-static T mean_of_windows(ac_scratch *s, T given, const means *how, int64_t nd, const char *what) {
-    means m = *how;
-    if (!given) return NULL;
-    int64_t first = given->ndim - nd;
-    T x = nd > 1 ? ac_c_wide(s, given) : given;
-    for (int64_t d = 0; d < nd && x; d++) {
-        ac_table t;
-        NEED(window_table(what, &m, x->shape[first + d], d, &t));
-        x = ac_c_resample(s, x, first + d, &t);
-        if (m.divisor != 0) m.divisor = 1;
-    }
-    return ac_c_cast(s, x, given->dtype);
-}
-
-/* Of integers: exact sums over the numbers of their values, rounded toward zero. */
-static T whole_means(ac_scratch *s, T x, const means *given, int64_t nd, const char *what) {
-    means sums = *given;
-    sums.divisor = 1;
-    T total = mean_of_windows(s, ac_c_cast(s, x, AC_float64), &sums, nd, what), counts = REAL(given->divisor);
-    for (int64_t d = 0; d < nd && given->divisor == 0; d++) {
-        ac_table t;
-        NEED(window_table(what, given, x->shape[x->ndim - nd + d], d, &t));
-        T lengths = ac_c_table_lengths(s, x, &t);
-        counts = d ? MUL(ac_c_unsqueeze(s, counts, -1), lengths) : lengths;
-    }
-    return ac_c_cast(s, UN(trunc, DIV(total, counts)), x->dtype);
+static T mean_of_windows(ac_scratch *s, T x, const ac_attrs_means *m, int64_t nd, const char *what) {
+    if (!x) return NULL;
+    NEED(check_means(what, x, m, nd));
+    return ac_c_call(s, AC_OP_avg_pool, m, 1, x);
 }
 
 static T avg_pool(ac_scratch *s, T const *in, const ac_attrs_avg_pool *a, int64_t nd, const char *what) {
-    means m = {.ceil_mode = a->ceil_mode, .counts_padding = a->count_include_pad};
+    ac_attrs_means m = {.ceil_mode = a->ceil_mode, .counts_padding = a->count_include_pad};
     NEED(need_channels(what, in[0], nd));
-    NEED(spread(what, "kernel_size", &a->kernel, nd, &m.window));
-    NEED(spread(what, "padding", &a->padding, nd, &m.around));
-    NEED(spread_stride(what, &a->stride, &m.window, nd, &m.step));
+    NEED(spread(what, "kernel_size", &a->kernel, nd, &m.kernel));
+    NEED(spread(what, "padding", &a->padding, nd, &m.padding));
+    NEED(spread_stride(what, &a->stride, &m.kernel, nd, &m.stride));
     if (nd > 1 && a->divisor_override != AC_ABSENT) m.divisor = (double)a->divisor_override;
     if (nd > 1 && a->divisor_override == 0) REFUSE(AC_RUNTIME, "%s: `divisor_override` must not be 0", what);
-    return (in[0]->dtype == AC_int64 ? whole_means : mean_of_windows)(s, in[0], &m, nd, what);
+    if (in[0]->dtype != AC_int64) return mean_of_windows(s, in[0], &m, nd, what);
+    T mean = mean_of_windows(s, ac_c_cast(s, in[0], AC_float64), &m, nd, what); /* exact sums, divided once */
+    return ac_c_cast(s, UN(trunc, mean), AC_int64);
 }
 COMPOSE(avg_pool1d) {
     ATTRS(avg_pool1d);
@@ -304,35 +267,34 @@ COMPOSE(avg_pool2d) { return avg_pool(s, in, attrs, 2, "avg_pool2d"); }
 COMPOSE(avg_pool3d) { return avg_pool(s, in, attrs, 3, "avg_pool3d"); }
 
 static T adaptive_avg_pool(ac_scratch *s, T const *in, const ac_attrs_parts *a, int64_t nd, const char *what) {
-    ac_dims sizes = {0}, last = {.n = nd};
-    NEED(part_sizes(what, in[0], &a->size, nd, &sizes));
+    ac_attrs_means m = {.stride = {1, {1}}, .padding = {1, {0}}, .adaptive = 1};
+    ac_dims last = {.n = nd};
+    NEED(part_sizes(what, in[0], &a->size, nd, &m.kernel));
     bool whole = ac_is_floating(in[0]->dtype) && in[0]->numel > 0;
-    for (int64_t d = 0; d < nd; d++) whole = whole && sizes.v[d] == 1, last.v[d] = in[0]->ndim - nd + d;
+    for (int64_t d = 0; d < nd; d++) whole = whole && m.kernel.v[d] == 1, last.v[d] = in[0]->ndim - nd + d;
     if (whole) return ac_c_mean(s, in[0], &last, true);
-    T x = nd > 1 ? ac_c_wide(s, in[0]) : in[0];
-    for (int64_t d = 0, first = in[0]->ndim - nd; d < nd && x; d++) {
-        ac_table t = {.kind = AC_TABLE_PARTS, .size = x->shape[first + d], .out = sizes.v[d]};
-        if (t.out < 0 || t.size < 1)
+    for (int64_t d = 0; d < nd; d++) {
+        int64_t size = in[0]->shape[in[0]->ndim - nd + d];
+        if (m.kernel.v[d] < 0 || size < 1)
             REFUSE(AC_RUNTIME, "%s: expected values to average, got %" PRId64 " and an `output_size` of %" PRId64, what,
-                   t.size, t.out);
-        x = t.out ? ac_c_resample(s, x, first + d, &t) : ac_c_slice(s, x, first + d, 0, 0);
+                   size, m.kernel.v[d]);
     }
-    return ac_c_cast(s, x, in[0]->dtype);
+    return ac_c_call(s, AC_OP_avg_pool, &m, 1, in[0]);
 }
 COMPOSE_EACH(adaptive_avg_pool)
 
 /* -- norms of windows --------------------------------------------------------------------------------------- */
 
 static T lp_pool(ac_scratch *s, T const *in, const ac_attrs_lp_pool *a, int64_t nd, const char *what) {
-    means m = {.around = {nd, {0}}, .ceil_mode = a->ceil_mode, .counts_padding = 1};
+    ac_attrs_means m = {.padding = {nd, {0}}, .ceil_mode = a->ceil_mode, .counts_padding = 1};
     int64_t taps = 1;
     NEED(need_channels(what, in[0], nd));
-    NEED(spread(what, "kernel_size", &a->kernel, nd, &m.window));
-    NEED(spread_stride(what, &a->stride, &m.window, nd, &m.step));
+    NEED(spread(what, "kernel_size", &a->kernel, nd, &m.kernel));
+    NEED(spread_stride(what, &a->stride, &m.kernel, nd, &m.stride));
     if (a->norm_type == 0) REFUSE(AC_ZERO_DIVISION, "%s: `norm_type` must not be 0, whose root there is none of", what);
-    for (int64_t d = 0; d < nd; d++) taps *= m.window.v[d];
+    for (int64_t d = 0; d < nd; d++) taps *= m.kernel.v[d];
     if (isinf(a->norm_type)) {
-        ac_attrs_max_pool how = {m.window, m.step, {1, {0}}, {1, {1}}, a->ceil_mode, 0};
+        ac_attrs_max_pool how = {m.kernel, m.stride, {1, {0}}, {1, {1}}, a->ceil_mode, 0};
         T size = UN(abs, in[0]), least = a->norm_type > 0 ? size : UN(neg, size);
         T most = ac_c_call(s, AC_OP_max_pool, &how, 1, least);
         return a->norm_type > 0 ? most : UN(neg, most);

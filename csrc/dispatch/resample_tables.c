@@ -34,7 +34,6 @@ static void span_of(const ac_table *t, int64_t o, int64_t *begin, int64_t *end) 
 
 static double share(const ac_table *t, int64_t o, int64_t begin, int64_t end) {
     int64_t start = o * t->step - t->around;
-    if (t->kind == AC_TABLE_WINDOWS && t->divisor != 0) return 1 / t->divisor;
     if (t->kind == AC_TABLE_WINDOWS && t->counts_padding)
         return 1.0 / (double)(least(start + t->window, t->size + t->around) - start);
     return 1.0 / (double)(end - begin);
@@ -234,19 +233,6 @@ T ac_c_table_index(ac_scratch *s, T x, const ac_table *table) {
     ac_dims line = {1, {table->out}};
     const parts *p = parts_of(table, ac_device_of(x));
     return p ? ac_c_reshape(s, ac_c_keep(s, ac_tensor_retain(p->part[0])), &line) : ac_c_refuse(s, -1);
-}
-
-T ac_c_table_lengths(ac_scratch *s, T x, const ac_table *table) {
-    ac_dims line = {1, {table->out}};
-    T lengths = ac_c_keep(s, ac_tensor_new(AC_float64, &line));
-    if (!lengths) return NULL;
-    for (int64_t o = 0; o < table->out; o++) {
-        int64_t begin, end;
-        span_of(table, o, &begin, &end);
-        ((double *)ac_data(lengths))[o] = round(1 / share(table, o, begin, end));
-    }
-    ac_attrs_to_device to = {ac_device_of(x), 0};
-    return to.device == AC_CPU ? lengths : ac_c_call(s, AC_OP_to_device, &to, 1, lengths);
 }
 
 int64_t ac_table_bits(const ac_table *table) {

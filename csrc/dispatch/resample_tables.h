@@ -7,7 +7,7 @@
 #include "dispatch/compose.h"
 
 typedef enum {
-    AC_TABLE_WINDOWS, /* means of windows, or sums divided by `divisor` */
+    AC_TABLE_WINDOWS, /* means of windows */
     AC_TABLE_PARTS,   /* means of `out` parts */
     AC_TABLE_NEAREST, /* of scaled positions moved by `half` */
     AC_TABLE_LINEAR,
@@ -19,7 +19,6 @@ typedef enum {
 typedef struct {
     int64_t kind, size, out; /* of `size` values `out` results */
     int64_t window, step, around, counts_padding;
-    double divisor; /* 0: the number of values */
     double scale, half;
     int64_t corners, cubic;
     int64_t bits; /* weights are whole numbers, that many binary places moved, where it is not 0 */
@@ -29,8 +28,6 @@ typedef struct {
 T ac_c_resample(ac_scratch *s, T x, int64_t dim, const ac_table *table);
 /* Where the results of a table of one tap come from: int64 [out]. */
 T ac_c_table_index(ac_scratch *s, T x, const ac_table *table);
-/* How many values each of a table's windows has, padding included where it counts: float64 [out]. */
-T ac_c_table_lengths(ac_scratch *s, T x, const ac_table *table);
 /* How many bits after the point the weights may have so that the largest fits 16 bits; -1 after a failure. */
 int64_t ac_table_bits(const ac_table *table);
 

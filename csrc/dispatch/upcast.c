@@ -29,7 +29,8 @@ static int widened(const ac_op_call *c, ac_list *out) {
 
 /* What autocast would compute in float32 loses its digits in 16 bits anywhere. */
 bool ac_wants_float32(const ac_op_call *c) {
-    bool wide = c->info->cast == AC_CAST_F32 && c->info->dtype_at < 0 && !(c->info->flags & AC_FLAG_NO_HALF);
+    int narrow = AC_FLAG_NO_HALF | AC_FLAG_BY_PARTS;
+    bool wide = c->info->cast == AC_CAST_F32 && c->info->dtype_at < 0 && !(c->info->flags & narrow);
     return wide && has_half(c->operands, c->n_in);
 }
 

@@ -84,16 +84,24 @@ int ac_convolution_windows(ac_windows *w, const ac_tensor *x, const ac_dims *ker
     return ac_windows_of(w, &l, x->shape + 2, kernel->n);
 }
 
-int ac_max_pool_windows(ac_windows *w, const ac_tensor *x, const ac_attrs_max_pool *a) {
-    int64_t nd = a->kernel.n;
-    const int64_t *size = x->shape + x->ndim - nd;
-    if (!a->adaptive) {
-        ac_window_lists l = {"max_pool", &a->kernel, &a->stride, &a->padding, &a->dilation, a->ceil_mode != 0};
-        return ac_windows_of(w, &l, size, nd);
-    }
+/* Windows of pooling; adaptive ones divide the input into as many as the list of kernels says. */
+static int pool_windows(ac_windows *w, const ac_window_lists *l, bool adaptive, const int64_t *size) {
+    const ac_dims *kernel = l->kernel;
+    if (!adaptive) return ac_windows_of(w, l, size, kernel->n);
     *w = (ac_windows){{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, 1};
-    for (int64_t d = 0; d < nd; d++) w->in[3 - nd + d] = size[d], w->out[3 - nd + d] = a->kernel.v[d];
+    for (int64_t d = 0; d < kernel->n; d++)
+        w->in[3 - kernel->n + d] = size[d], w->out[3 - kernel->n + d] = kernel->v[d];
     return 0;
+}
+
+int ac_max_pool_windows(ac_windows *w, const ac_tensor *x, const ac_attrs_max_pool *a) {
+    ac_window_lists l = {"max_pool", &a->kernel, &a->stride, &a->padding, &a->dilation, a->ceil_mode != 0};
+    return pool_windows(w, &l, a->adaptive, x->shape + x->ndim - a->kernel.n);
+}
+
+int ac_avg_pool_windows(ac_windows *w, const int64_t *size, const ac_attrs_means *a) {
+    ac_window_lists l = {"avg_pool", &a->kernel, &a->stride, &a->padding, NULL, a->ceil_mode != 0};
+    return pool_windows(w, &l, a->adaptive, size);
 }
 
 /* -- convolution ---------------------------------------------------------------------------------------- */
@@ -301,6 +309,40 @@ int ac_infer_max_pool_backward(ac_infer *i) {
     if (i->in[1]->dtype != AC_int64)
         return ac_fail(AC_RUNTIME, "max_pool: `indices` must be int64, got %s", ac_dtypes[i->in[1]->dtype].name);
     i->out[0] = (ac_spec){g->dtype, a->size, AC_CPU};
+    return 0;
+}
+
+/* The shape of the means of windows over a tensor of shape `x`. */
+static int means_of(const ac_infer *i, const ac_dims *x, const ac_attrs_means *a, ac_dims *shape) {
+    int64_t nd = a->kernel.n;
+    ac_windows w;
+    if (nd < 1 || nd > 3 || x->n < nd)
+        return ac_fail(AC_RUNTIME, "%s: windows of %" PRId64 " dimensions do not fit a tensor of %" PRId64,
+                       i->info->shown, nd, x->n);
+    if (a->adaptive) AC_TRY(check_list(i->info->shown, "output_size", &a->kernel, nd, 0));
+    AC_TRY(ac_avg_pool_windows(&w, x->v + x->n - nd, a));
+    *shape = *x;
+    for (int64_t d = 0; d < nd; d++) shape->v[x->n - nd + d] = w.out[3 - nd + d];
+    return 0;
+}
+
+int ac_infer_avg_pool(ac_infer *i) {
+    ATTRS(means);
+    ac_dims x = ac_shape_of(i->in[0]);
+    AC_TRY(ac_need_floating(i, 0));
+    i->out[0] = (ac_spec){.dtype = i->in[0]->dtype, .device = AC_CPU};
+    return means_of(i, &x, a, &i->out[0].shape);
+}
+
+int ac_infer_avg_pool_backward(ac_infer *i) {
+    ATTRS(means_backward);
+    ac_attrs_means forward = ac_means_forward(a);
+    ac_dims want;
+    AC_TRY(ac_need_floating(i, 0));
+    if (ac_dims_numel(&a->size) < 0) return -1;
+    AC_TRY(means_of(i, &a->size, &forward, &want));
+    AC_TRY(ac_need_shape(i, 0, &want));
+    i->out[0] = (ac_spec){i->in[0]->dtype, a->size, AC_CPU};
     return 0;
 }
 

@@ -41,16 +41,18 @@ enum {
 };
 /* What the stages of a call do differently for a few operators (FLAGS in ops.def). */
 enum {
-    AC_FLAG_WEIGHT = 1,     /* a product whose second input may be a weight, which is kept packed */
-    AC_FLAG_OUT_FIRST = 2,  /* and which is [out, in] */
-    AC_FLAG_INTEGERS = 4,   /* computes integers as integers where it is asked for them */
-    AC_FLAG_OF_STORAGE = 8, /* a view of the storage, wherever x lies in it: attributes are ac_attrs_as_strided */
-    AC_FLAG_WAITS = 16,     /* waits for the GPU, and other threads run meanwhile */
-    AC_FLAG_NO_HALF = 32,   /* a composite operator in float32 under autocast, which refuses 16 bits outside it */
-    AC_FLAG_COUNTS = 64,    /* the shape of its result depends on values, and is known after it ran */
-    AC_FLAG_WIDENS = 128,   /* a dtype that it is asked for must hold all values of the input's */
-    AC_FLAG_DEFERS = 256,   /* its result may wait for the call that reads it (dispatch/waiting.h) */
-    AC_FLAG_READS = 512,    /* reads an operand that waits, or is made of an operator that does */
+    AC_FLAG_WEIGHT = 1,      /* a product whose second input may be a weight, which is kept packed */
+    AC_FLAG_OUT_FIRST = 2,   /* and which is [out, in] */
+    AC_FLAG_INTEGERS = 4,    /* computes integers as integers where it is asked for them */
+    AC_FLAG_OF_STORAGE = 8,  /* a view of the storage, wherever x lies in it: attributes are ac_attrs_as_strided */
+    AC_FLAG_WAITS = 16,      /* waits for the GPU, and other threads run meanwhile */
+    AC_FLAG_NO_HALF = 32,    /* a composite operator in float32 under autocast, which refuses 16 bits outside it */
+    AC_FLAG_COUNTS = 64,     /* the shape of its result depends on values, and is known after it ran */
+    AC_FLAG_WIDENS = 128,    /* a dtype that it is asked for must hold all values of the input's */
+    AC_FLAG_DEFERS = 256,    /* its result may wait for the call that reads it (dispatch/waiting.h) */
+    AC_FLAG_READS = 512,     /* reads an operand that waits, or is made of an operator that does */
+    AC_FLAG_IN_PLACE = 1024, /* an F32 operator that reads 16-bit operands as they are, and computes in float32 */
+    AC_FLAG_BY_PARTS = 2048, /* an F32 composite operator whose parts cast, each by itself */
 };
 enum { AC_MAX_PARAMS = 13, AC_MAX_OUT = 4 };
 enum { AC_WORD = -2 }; /* the size of an int[] for which the first of its words was given; AC_WORD - 1 the second */

@@ -21,6 +21,11 @@ int ac_windows_onto(ac_windows *w, const ac_window_lists *l, const int64_t *out,
 
 int ac_max_pool_windows(ac_windows *w, const ac_tensor *x, const ac_attrs_max_pool *a) AC_CHECKED;
 int ac_max_pool_backward_windows(ac_windows *w, const ac_attrs_max_pool_backward *a) AC_CHECKED;
+/* Of average pooling, over the last sizes of a tensor. */
+int ac_avg_pool_windows(ac_windows *w, const int64_t *size, const ac_attrs_means *a) AC_CHECKED;
+static inline ac_attrs_means ac_means_forward(const ac_attrs_means_backward *a) {
+    return (ac_attrs_means){a->kernel, a->stride, a->padding, a->ceil_mode, a->adaptive, a->counts_padding, a->divisor};
+}
 
 /* A convolution's windows: conv's input, kernel and positions, whichever way it is walked. */
 int ac_convolution_windows(ac_windows *w, const ac_tensor *x, const ac_dims *kernel,

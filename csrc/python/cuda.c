@@ -156,10 +156,11 @@ ON_EVENT(event_elapsed, CUevent, float ms; AC_PY_TRY(ac_gpu_event_elapsed(d, e, 
 
 /* -- graphs ------------------------------------------------------------------------------------------ */
 
+/* _cuda_graph_new(device, keeps) */
 FUNCTION(graph_new) {
-    int i;
-    ARGS("i", &i);
-    ac_gpu_graph *g = ac_gpu_graph_new(AC_CUDA(i));
+    int i, keeps;
+    ARGS("ip", &i, &keeps);
+    ac_gpu_graph *g = ac_gpu_graph_new(AC_CUDA(i), keeps);
     if (!g) return ac_raise();
     RETURN_HANDLE(g);
 }
@@ -185,6 +186,9 @@ FUNCTION(capture_begin) {
 ON_GRAPH(capture_end, AC_PY_TRY(ac_gpu_capture_end(g)))
 ON_GRAPH(graph_replay, AC_PY_TRY(ac_gpu_graph_replay(g)))
 ON_GRAPH(graph_free, ac_gpu_graph_free(g))
+ON_GRAPH(graph_instantiate, AC_PY_TRY(ac_gpu_graph_instantiate(g)))
+ON_GRAPH(graph_captured, return PyLong_FromVoidPtr(ac_gpu_graph_captured(g)))
+ON_GRAPH(graph_executable, return PyLong_FromVoidPtr(ac_gpu_graph_executable(g)))
 ON_GRAPH(graph_steps, return PyLong_FromLong(ac_gpu_graph_steps(g)))
 
 /* _cuda_graph_options(graph, i, options): of optimizer step i of those captured, a dict as _step takes it */
@@ -495,6 +499,9 @@ static PyMethodDef functions[] = {ENTRY(count),
                                   ENTRY(graph_replay),
                                   ENTRY(graph_free),
                                   ENTRY(graph_steps),
+                                  ENTRY(graph_instantiate),
+                                  ENTRY(graph_captured),
+                                  ENTRY(graph_executable),
                                   ENTRY(graph_options),
                                   ENTRY(is_capturing),
                                   ENTRY(memory),

@@ -51,4 +51,32 @@ AC_INLINE void ac_window_span(const ac_windows *w, int d, int64_t o, int64_t *be
     if (*end > w->in[d]) *end = w->in[d];
 }
 
+/* a / b for 0 <= a, 0 < b, in 32 bits where they do: those of 64 cost a GPU four times as much. */
+AC_INLINE int64_t ac_quotient(int64_t a, int64_t b) {
+    return (a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
+
+/* The windows of dimension d that may cover input i, from `first` to `last`; without dilation they do. */
+AC_INLINE void ac_windows_over(const ac_windows *w, int d, int64_t i, int64_t *first, int64_t *last) {
+    if (w->adaptive) {
+        *first = ac_quotient(i * w->out[d], w->in[d]);
+        *last = ac_quotient((i + 1) * w->out[d] + w->in[d] - 1, w->in[d]) - 1;
+    } else {
+        int64_t end = i + w->padding[d], begin = end - (w->kernel[d] - 1) * w->dilation[d];
+        *first = begin > 0 ? ac_quotient(begin + w->stride[d] - 1, w->stride[d]) : 0;
+        *last = ac_quotient(end, w->stride[d]);
+    }
+    if (*last >= w->out[d]) *last = w->out[d] - 1;
+}
+
+/* By how many values a mean over the window of position o divides in dimension d: those of the input, or of the padding
+ * on both sides as well. */
+AC_INLINE int64_t ac_window_count(const ac_windows *w, int d, int64_t o, int counts_padding) {
+    int64_t begin, end, dilation;
+    ac_window_span(w, d, o, &begin, &end, &dilation);
+    if (!counts_padding || w->adaptive) return end > begin ? end - begin : 0;
+    begin = o * w->stride[d] - w->padding[d], end = begin + w->kernel[d];
+    return (end < w->in[d] + w->padding[d] ? end : w->in[d] + w->padding[d]) - begin;
+}
+
 #endif

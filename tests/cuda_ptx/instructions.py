@@ -226,6 +226,13 @@ def place(t: Translator, i: Instruction, operand: str, access: str) -> str:
     return f'checked<{i.space}, {access}>({t.address(operand)}, {i.parts.get("count") or 1} * sizeof({i.type}), "{i.opcode}")'
 
 
+def copy(t: Translator, i: Instruction) -> str:
+    """From global to shared memory, done at some time before the thread waits for it; with zeros beyond what is given."""
+    to, of, size = i.operands[:3]
+    given = t.value(i.operands[3] if len(i.operands) > 3 else size, "u32")
+    return f'copy_begins({t.address(to)}, {t.address(of)}, {t.value(size, "u32")}, {given}, "{i.opcode}");'
+
+
 def to_or_from_shared(t: Translator, i: Instruction) -> str:
     """Of an address in a space its generic one, or back: these differ for shared memory alone."""
     address = t.value(i.operands[1], "u64")
@@ -280,6 +287,9 @@ WRITTEN_OUT: List[Tuple[str, Written]] = [
     (rf"ld(\.volatile)?{SPACES}(\.nc)?(\.v(?P<count>[24]))?\.(?P<type>{TYPE})", load),
     (rf"st(\.volatile)?{SPACES}(\.v(?P<count>[24]))?\.(?P<type>{TYPE})", store),
     (rf"atom(\.relaxed)?(\.(?P<space>global|shared))?\.(?P<operation>add|cas)\.(?P<type>{TYPE})", atomic),
+    (r"cp\.async\.c[ag]\.shared\.global", copy),
+    (r"cp\.async\.commit_group", lambda t, i: "copies_grouped();"),
+    (r"cp\.async\.wait_group", lambda t, i: f"copies_done({t.value(i.operands[0], 'u32')});"),
     (r"cvta(?P<back>\.to)?\.(?P<space>global|shared|local|param)\.u64", to_or_from_shared),
     (r"bra(\.uni)?", jump),
     (r"ret", lambda t, i: "return;"),

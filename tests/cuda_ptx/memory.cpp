@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include <unordered_map>
+#include <vector>
 
 namespace {
 
@@ -33,9 +34,19 @@ struct Reads {
 struct Byte {
     Write write;
     Reads reads;
+    u64 filled_in; /* the block of which a copy that nobody has waited for writes here, or 0 */
 };
 Byte bytes_[MOST_SHARED];
 u8 spare[64];
+
+/* One that a thread has begun, and the group that it is in. */
+struct Copy {
+    u64 to;
+    u32 size, group;
+    u8 data[16];
+};
+std::vector<Copy> copies[MOST_THREADS];
+u32 groups[MOST_THREADS]; /* how many a thread has closed */
 
 const Thread &here() { return threads[sim_thread.x]; }
 
@@ -79,7 +90,10 @@ bool touch(Byte &b, Access access) {
 
 } // namespace
 
-void begin_thread(void) { threads[sim_thread.x] = {(sim_blocks_run + 1) << ROUND_BITS, 0}; }
+void begin_thread(void) {
+    threads[sim_thread.x] = {(sim_blocks_run + 1) << ROUND_BITS, 0};
+    copies[sim_thread.x].clear(), groups[sim_thread.x] = 0;
+}
 void block_barrier(void) {
     sim_sync_block();
     threads[sim_thread.x].round++;
@@ -114,10 +128,41 @@ u8 *checked_shared(u64 offset, size_t bytes, Access access, const char *what) {
         report("%s is outside the shared memory of the launch: byte %zu of %zu", what, offset, sim_shared_size);
         return spare;
     }
-    bool races = false;
-    for (size_t i = 0; i < bytes; i++) races |= touch(bytes_[offset + i], access);
-    if (races)
+    bool races = false, early = false;
+    for (size_t i = 0; i < bytes; i++) {
+        races |= touch(bytes_[offset + i], access);
+        early |= bytes_[offset + i].filled_in == here().round >> ROUND_BITS;
+    }
+    if (early)
+        report("%s at byte %zu of shared memory comes before a copy that writes there was waited for, thread %zu", what,
+               offset, sim_thread.x);
+    else if (races)
         report("%s at byte %zu of shared memory races with another thread: no barrier between them, thread %zu", what,
                offset, sim_thread.x);
     return (u8 *)ac_shared_memory + offset;
+}
+
+/* Until it is waited for, nan stands where it writes. */
+void copy_begins(u64 to, u64 from, u32 size, u32 given, const char *what) {
+    Copy c = {to, size, groups[sim_thread.x], {0}};
+    if (size > sizeof c.data || given > size) sim_report("a copy of a size that there is none of");
+    if (to % size || from % size) report_misaligned(to % size ? to : from, size, what);
+    if (given) {
+        if (sim_counts) count_traffic(from, given, READ);
+        memcpy(c.data, (const u8 *)from, given);
+    }
+    memset(checked_shared((u32)to, size, WRITE, what), 0xFF, size);
+    for (u32 i = 0; i < size; i++) bytes_[(u32)to + i].filled_in = here().round >> ROUND_BITS;
+    copies[sim_thread.x].push_back(c);
+}
+void copies_grouped(void) { groups[sim_thread.x]++; }
+void copies_done(u32 left) {
+    std::vector<Copy> &mine = copies[sim_thread.x];
+    size_t done = 0;
+    for (; done < mine.size() && mine[done].group + left < groups[sim_thread.x]; done++) {
+        const Copy &c = mine[done];
+        for (u32 i = 0; i < c.size; i++) bytes_[(u32)c.to + i].filled_in = 0;
+        memcpy(checked_shared((u32)c.to, c.size, WRITE, "a copy"), c.data, c.size);
+    }
+    mine.erase(mine.begin(), mine.begin() + (long)done);
 }

@@ -75,6 +75,12 @@ u8 *checked_shared(u64 offset, size_t bytes, Access access, const char *what);
 /* Adds to sim_moved what an access touches of the GPU's memory, unless the block did so since its last barrier. */
 void count_traffic(u64 address, size_t bytes, Access access);
 
+/* A copy to shared memory that goes on while the thread does: `size` bytes, zeros beyond the first `given`. Copies form
+ * groups. Those of all but the `left` groups begun last are done when copies_done returns, and no sooner. */
+void copy_begins(u64 to, u64 from, u32 size, u32 given, const char *what);
+void copies_grouped(void);
+void copies_done(u32 left);
+
 template <Space space> static inline bool in_shared(u64 address) {
     return space == SHARED || (space == GENERIC && address - (u64)ac_shared_memory < MOST_SHARED);
 }

@@ -20,6 +20,10 @@ extern sim_index sim_thread, sim_block, sim_block_size, sim_grid_size;
 #define blockDim sim_block_size
 #define gridDim sim_grid_size
 
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+
 /* What the launch asked for, filled with garbage before every block. */
 extern char *ac_shared_memory;
 

@@ -208,6 +208,149 @@ int ac_cpu_max_pool_backward(const ac_run *r) {
     return ac_for_range_with(planes, AC_GRAIN / (p.pixels + 1), room, unpool_planes, &p);
 }
 
+/* -- average pooling ----------------------------------------------------------------------------------------- */
+
+/* Rows of windows: rows of x are added up, then what lies side by side in the sum. Backward, each row of x adds up the
+ * rows of gradients whose windows cover it. */
+typedef struct {
+    const ac_run *r;
+    ac_windows w;
+    plane_list from; /* x; backward, the gradient of the means */
+    const ac_loops *loops;
+    ac_opmath opmath;
+    bool counts_padding;
+    double divisor;
+} averaging;
+
+#define ADD_SCALED(R, name)                                                                                            \
+    static void add_scaled_##name(int64_t n, R by, const R *x, R *y) {                                                 \
+        for (int64_t i = 0; i < n; i++) y[i] += by * x[i];                                                             \
+    }
+ADD_SCALED(float, f32)
+ADD_SCALED(double, f64)
+#undef ADD_SCALED
+
+/* y = the means of row o of windows, of which `sums` has what is above each other. */
+#define AVERAGE(R, name)                                                                                               \
+    static void average_##name(const averaging *c, int64_t rows, const R *sums, R *y) {                                \
+        for (int64_t o = 0; o < c->w.out[2]; o++) {                                                                    \
+            int64_t begin, end, dilation, values = rows * ac_window_count(&c->w, 2, o, c->counts_padding);             \
+            R sum = 0;                                                                                                 \
+            ac_window_span(&c->w, 2, o, &begin, &end, &dilation);                                                      \
+            for (int64_t i = begin; i < end; i++) sum += sums[i];                                                      \
+            y[o] = c->divisor != 0 ? sum / (R)c->divisor : values > 0 ? sum / (R)values : 0;                           \
+        }                                                                                                              \
+    }
+AVERAGE(float, f32)
+AVERAGE(double, f64)
+#undef AVERAGE
+
+/* y[i] = what the windows that cover i give. */
+#define SPREAD_MEANS(R, name)                                                                                          \
+    static void spread_means_##name(const averaging *c, const R *sums, R *y) {                                         \
+        for (int64_t i = 0; i < c->w.in[2]; i++) {                                                                     \
+            int64_t first, last;                                                                                       \
+            y[i] = 0;                                                                                                  \
+            ac_windows_over(&c->w, 2, i, &first, &last);                                                               \
+            for (int64_t o = first; o <= last; o++)                                                                    \
+                y[i] += c->divisor != 0 ? sums[o] : sums[o] / (R)ac_window_count(&c->w, 2, o, c->counts_padding);      \
+        }                                                                                                              \
+    }
+SPREAD_MEANS(float, f32)
+SPREAD_MEANS(double, f64)
+#undef SPREAD_MEANS
+
+/* sums += by row (i, j) of the plane that begins at `plane` */
+static void add_row(const averaging *c, int64_t plane, int64_t i, int64_t j, double by, char *row, void *sums) {
+    const plane_list *p = &c->from;
+    int64_t at = plane + i * p->stride[0] + j * p->stride[1];
+    const void *x = ac_read_run(c->loops, c->opmath, p->t->dtype, p->size[2],
+                                (char *)ac_data(p->t) + at * ac_itemsize(p->t->dtype), p->stride[2], row);
+    if (c->opmath == AC_OPMATH_F64) add_scaled_f64(p->size[2], by, x, sums);
+    else add_scaled_f32(p->size[2], (float)by, x, sums);
+}
+
+static void put_row(const averaging *c, int64_t row, const void *values) {
+    ac_tensor *y = c->r->out[0];
+    int64_t n = y->shape[y->ndim - 1];
+    c->loops->store[c->opmath][y->dtype](n, values, (char *)ac_data(y) + row * n * ac_itemsize(y->dtype), 1);
+}
+
+static void average_rows(void *context, int64_t begin, int64_t end, char *row) {
+    const averaging *c = context;
+    const ac_windows *w = &c->w;
+    char *sums = row + w->in[2] * 8, *y = sums + w->in[2] * 8;
+    for (int64_t at = begin; at < end && !ac_poll(); at++) {
+        int64_t o[2] = {at / w->out[1] % w->out[0], at % w->out[1]}, from[2], to[2], dilation, rows = 1;
+        int64_t plane = ac_space_offset(&c->from.at, at / (w->out[0] * w->out[1]));
+        memset(sums, 0, (size_t)w->in[2] * 8);
+        for (int d = 0; d < 2; d++) {
+            ac_window_span(w, d, o[d], &from[d], &to[d], &dilation);
+            rows *= ac_window_count(w, d, o[d], c->counts_padding);
+        }
+        for (int64_t i = from[0]; i < to[0]; i++)
+            for (int64_t j = from[1]; j < to[1]; j++) add_row(c, plane, i, j, 1, row, sums);
+        if (c->opmath == AC_OPMATH_F64) average_f64(c, rows, (double *)(void *)sums, (double *)(void *)y);
+        else average_f32(c, rows, (float *)(void *)sums, (float *)(void *)y);
+        put_row(c, at, y);
+    }
+}
+
+static void spread_rows(void *context, int64_t begin, int64_t end, char *row) {
+    const averaging *c = context;
+    const ac_windows *w = &c->w;
+    char *sums = row + w->out[2] * 8, *y = sums + w->out[2] * 8;
+    for (int64_t at = begin; at < end && !ac_poll(); at++) {
+        int64_t first[2], last[2], plane = ac_space_offset(&c->from.at, at / (w->in[0] * w->in[1]));
+        memset(sums, 0, (size_t)w->out[2] * 8);
+        ac_windows_over(w, 0, at / w->in[1] % w->in[0], &first[0], &last[0]);
+        ac_windows_over(w, 1, at % w->in[1], &first[1], &last[1]);
+        for (int64_t i = first[0]; i <= last[0]; i++)
+            for (int64_t j = first[1]; j <= last[1]; j++) {
+                int64_t rows =
+                    ac_window_count(w, 0, i, c->counts_padding) * ac_window_count(w, 1, j, c->counts_padding);
+                add_row(c, plane, i, j, 1 / (c->divisor != 0 ? c->divisor : (double)rows), row, sums);
+            }
+        if (c->opmath == AC_OPMATH_F64) spread_means_f64(c, (double *)(void *)sums, (double *)(void *)y);
+        else spread_means_f32(c, (float *)(void *)sums, (float *)(void *)y);
+        put_row(c, at, y);
+    }
+}
+
+static averaging averaging_of(const ac_run *r, const ac_attrs_means *a) {
+    return (averaging){.r = r,
+                       .from = planes_of(r->in[0], (int)a->kernel.n),
+                       .loops = ac_cpu_loops(),
+                       .opmath = ac_opmath_of(r->in[0]->dtype),
+                       .counts_padding = a->counts_padding != 0,
+                       .divisor = a->divisor};
+}
+
+static int run_averaging(averaging *c, ac_scratch_fn rows) {
+    const ac_tensor *y = c->r->out[0];
+    if (y->numel == 0) return 0;
+    int64_t width = y->shape[y->ndim - 1], taps = ac_product3(c->w.in) / ac_product3(c->w.out) + 1;
+    return ac_for_range_with(y->numel / width, AC_GRAIN / (width * taps + 1), (size_t)(2 * c->from.size[2] + width) * 8,
+                             rows, c);
+}
+
+int ac_cpu_avg_pool(const ac_run *r) {
+    ATTRS(means);
+    averaging c = averaging_of(r, a);
+    AC_TRY(ac_avg_pool_windows(&c.w, r->in[0]->shape + r->in[0]->ndim - a->kernel.n, a));
+    return run_averaging(&c, average_rows);
+}
+
+int ac_cpu_avg_pool_backward(const ac_run *r) {
+    ATTRS(means_backward);
+    ac_attrs_means forward = ac_means_forward(a);
+    averaging c = averaging_of(r, &forward);
+    AC_TRY(ac_avg_pool_windows(&c.w, a->size.v + a->size.n - a->kernel.n, &forward));
+    if (ac_product3(c.w.out) > 0) return run_averaging(&c, spread_rows);
+    memset(ac_data(r->out[0]), 0, (size_t)(r->out[0]->numel * ac_itemsize(r->out[0]->dtype)));
+    return 0;
+}
+
 /* -- resampling --------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -229,9 +372,6 @@ typedef struct {
                 if (index[t] >= 0 && index[t] < c->in) sum += (R)weight[t] * x[index[t]];                              \
             y[o] = sum;                                                                                                \
         }                                                                                                              \
-    }                                                                                                                  \
-    static void add_scaled_##name(int64_t n, R by, const R *x, R *y) {                                                 \
-        for (int64_t i = 0; i < n; i++) y[i] += by * x[i];                                                             \
     }
 SAMPLE(float, f32)
 SAMPLE(double, f64)

@@ -1,10 +1,11 @@
-/* The kernels of mse_loss and nll_loss, each one pass over memory. */
+/* The kernels of mse_loss, nll_loss and cross entropy, each one pass over memory. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* -- mse ------------------------------------------------------------------------------------------ */
 
@@ -135,4 +136,160 @@ int ac_cpu_nll_loss_backward(const ac_run *r) {
                         -w * scale * ac_read_double(ac_data(g), g->dtype, from));
     }
     return 0;
+}
+
+/* -- cross entropy ------------------------------------------------------------------------------------ */
+
+/* The loss of a sample is w (lse - x[target]). Label smoothing takes 1 - mix of that, and of w[c] (lse - x[c]) of every
+ * class c, mix / classes. */
+typedef struct {
+    const ac_run *r;
+    const ac_attrs_cross_entropy *a;
+    const ac_loops *loops;
+    ac_opmath opmath;
+    nll_layout l;
+    const ac_tensor *x, *target, *weight, *g;
+    const double *totals;
+    ac_space grads;
+    double *each; /* loss and weight of each sample */
+} entropy_call;
+
+static entropy_call entropy_of(const ac_run *r, const ac_tensor *x) {
+    return (entropy_call){.r = r,
+                          .a = r->attrs,
+                          .loops = ac_cpu_loops(),
+                          .opmath = ac_opmath_of(x->dtype),
+                          .l = nll_layout_of(x, r->in[1]),
+                          .x = x,
+                          .target = r->in[1],
+                          .weight = r->in[2]};
+}
+
+static double class_weight(const ac_tensor *weight, int64_t class) {
+    return weight ? ac_read_double(ac_data(weight), weight->dtype, class * weight->strides[0]) : 1;
+}
+
+static const void *logits(const entropy_call *c, int64_t sample, void *buffer) {
+    int64_t at = ac_space_offset(&c->l.samples, sample) * ac_itemsize(c->x->dtype);
+    return ac_read_run(c->loops, c->opmath, c->x->dtype, c->l.classes, (char *)ac_data(c->x) + at, c->l.class_stride,
+                       buffer);
+}
+
+/* The sum over all classes of w (lse - x). */
+static double even_loss(const entropy_call *c, const void *x, double lse) {
+    ac_total sum = {0, 0};
+    if (!c->weight) {
+        c->loops->fold[AC_FOLD_SUM][c->opmath](c->l.classes, x, 0, &sum);
+        return (double)c->l.classes * lse - sum.f;
+    }
+    for (int64_t j = 0; j < c->l.classes; j++)
+        sum.f += class_weight(c->weight, j) * (lse - ac_read_double(x, ac_opmath_dtype(c->opmath), j));
+    return sum.f;
+}
+
+static void entropy_rows(void *context, int64_t begin, int64_t end, char *buffer) {
+    const entropy_call *c = context;
+    double mix = c->a->label_smoothing, *lse = ac_data(c->r->out[1]);
+    for (int64_t i = begin; i < end && !ac_poll(); i++) {
+        int64_t class;
+        double w = sample_weight(&c->l, c->target, c->weight, c->a->ignore_index, i, &class);
+        const void *x = logits(c, i, buffer);
+        double all = c->loops->logsumexp[c->opmath](c->l.classes, x), loss = 0;
+        lse[i] = all == INFINITY ? NAN : all; /* the logarithms of all shares are nan, or nan and -inf */
+        if (class != c->a->ignore_index) {
+            loss = w * (lse[i] - ac_read_double(x, ac_opmath_dtype(c->opmath), class));
+            if (mix != 0) loss = (1 - mix) * loss + mix / (double)c->l.classes * even_loss(c, x, lse[i]);
+        }
+        c->each[2 * i] = loss, c->each[2 * i + 1] = w;
+    }
+}
+
+/* Whether all targets are classes, or ignored. */
+static int check_targets(const entropy_call *c) {
+    for (int64_t i = 0; i < c->target->numel; i++) {
+        int64_t class;
+        double w = sample_weight(&c->l, c->target, c->weight, c->a->ignore_index, i, &class);
+        if (w < 0 && (class < 0 || class >= c->l.classes)) return -1;
+    }
+    return 0;
+}
+
+static size_t row_room(const entropy_call *c) {
+    return (size_t)(c->l.classes * ac_opmath_bytes(c->opmath)) + AC_ALIGNMENT;
+}
+
+static void join_losses(const entropy_call *c, int64_t n) {
+    ac_tensor *out = c->r->out[0];
+    double loss = 0, *totals = ac_data(c->r->out[2]);
+    totals[0] = totals[1] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (c->a->reduction == AC_REDUCE_NONE) ac_write_double(ac_data(out), out->dtype, i, c->each[2 * i]);
+        loss += c->each[2 * i], totals[0] += c->each[2 * i + 1];
+    }
+    for (int64_t j = 0; j < c->l.classes; j++) totals[1] += class_weight(c->weight, j);
+    if (c->a->reduction == AC_REDUCE_NONE) return;
+    ac_write_double(ac_data(out), out->dtype, 0, c->a->reduction == AC_REDUCE_MEAN ? loss / totals[0] : loss);
+}
+
+int ac_cpu_class_entropy(const ac_run *r) {
+    entropy_call c = entropy_of(r, r->in[0]);
+    int64_t n = c.target->numel;
+    AC_TRY(check_targets(&c));
+    size_t bytes = (size_t)(2 * n + 1) * sizeof(double);
+    c.each = ac_alloc(bytes);
+    if (!c.each) return -1;
+    int failed = ac_for_range_with(n, AC_GRAIN_SLOW / (c.l.classes + 1), row_room(&c), entropy_rows, &c);
+    if (!failed) join_losses(&c, n);
+    ac_free(c.each, bytes);
+    return failed;
+}
+
+/* p = by p - even w */
+#define SLOPE(R, name)                                                                                                 \
+    static void slope_##name(int64_t n, R by, R even, const ac_tensor *weight, R *p) {                                 \
+        if (!weight || even == 0)                                                                                      \
+            for (int64_t j = 0; j < n; j++) p[j] = by * p[j] - even;                                                   \
+        else                                                                                                           \
+            for (int64_t j = 0; j < n; j++) p[j] = by * p[j] - even * (R)class_weight(weight, j);                      \
+    }
+SLOPE(float, f32)
+SLOPE(double, f64)
+#undef SLOPE
+
+/* g times the slope of the loss of a sample of this class and weight, of which softmax has made p already. */
+static void slope(const entropy_call *c, double g, int64_t class, double w, void *p) {
+    double mix = c->a->label_smoothing, even = mix / (double)c->l.classes, hit = g * (1 - mix) * w;
+    double by = hit + g * even * c->totals[1];
+    int64_t n = c->l.classes;
+    if (c->opmath == AC_OPMATH_F64) slope_f64(n, by, g * even, c->weight, p), ((double *)p)[class] -= hit;
+    else slope_f32(n, (float)by, (float)(g * even), c->weight, p), ((float *)p)[class] -= (float)hit;
+}
+
+static void entropy_slopes(void *context, int64_t begin, int64_t end, char *buffer) {
+    const entropy_call *c = context;
+    ac_tensor *dx = c->r->out[0];
+    nll_layout to = nll_layout_of(dx, c->target);
+    char *p = buffer + row_room(c);
+    for (int64_t i = begin; i < end && !ac_poll(); i++) {
+        int64_t class, from = c->a->reduction == AC_REDUCE_NONE ? ac_space_offset(&c->grads, i) : 0;
+        double w = sample_weight(&c->l, c->target, c->weight, c->a->ignore_index, i, &class);
+        double g = ac_read_double(ac_data(c->g), c->g->dtype, from);
+        if (c->a->reduction == AC_REDUCE_MEAN) g /= c->totals[0];
+        if (class == c->a->ignore_index) memset(p, 0, row_room(c));
+        else {
+            c->loops->softmax[c->opmath](c->l.classes, logits(c, i, buffer), p);
+            slope(c, g, class, w, p);
+        }
+        c->loops->store[c->opmath][dx->dtype](
+            c->l.classes, p, (char *)ac_data(dx) + ac_space_offset(&to.samples, i) * ac_itemsize(dx->dtype),
+            to.class_stride);
+    }
+}
+
+int ac_cpu_class_entropy_backward(const ac_run *r) {
+    enum { G, X = 3, LSE, TOTALS };
+    entropy_call c = entropy_of(r, r->in[X]);
+    c.g = r->in[G], c.grads = ac_space_of(c.g, UINT32_MAX), c.totals = ac_data(r->in[TOTALS]);
+    AC_TRY(check_targets(&c));
+    return ac_for_range_with(c.target->numel, AC_GRAIN_SLOW / (c.l.classes + 1), 2 * row_room(&c), entropy_slopes, &c);
 }
