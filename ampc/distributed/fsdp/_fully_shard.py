@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NoReturn, Optional, Set, Tuple, Union
 
 from ..._C import Tensor
+from ..._events import announce
 from ..._missing import absent_from
 from ...nn.modules.container import ModuleDict, ModuleList
 from ...nn.modules.module import Module
@@ -63,6 +64,7 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
         split.put(split.shard)
     for one in modules:
         _wrap(one, state)
+    announce.parameters_sharded([param for _, param, _places in found])
     return module
 
 
