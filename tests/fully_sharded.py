@@ -12,6 +12,7 @@ from sharded_training import bytes_of, close, mixed, ranks, syncs
 import ampc
 from ampc import nn
 from ampc.distributed import fsdp
+from ampc.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from ampc.distributed.device_mesh import init_device_mesh
 from ampc.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from ampc.distributed.tensor import DTensor
@@ -327,8 +328,6 @@ def the_next_group_is_gathered_ahead(rank, size):
 
 @ranks(2)
 def state_dicts_of_sharded_modules(rank, size):
-    from ampc.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
-
     model, plain = sharded(made(Tower)), made(Tower)
     shards = model.state_dict()
     assert list(shards) == list(plain.state_dict()) and all(isinstance(t, DTensor) for t in shards.values())

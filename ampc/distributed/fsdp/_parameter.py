@@ -114,7 +114,8 @@ class SplitParameter:
 
 
 def neighbours(group: ProcessGroup, count: int) -> ProcessGroup:
-    """The group of this process and those beside it, ``count`` in all, whose operations run beside others. All processes of ``group`` must call it."""
+    """The group of this process and those beside it, ``count`` in all, whose operations run beside others. All processes of ``group`` must
+    call it."""
     found = group.__dict__.setdefault("_neighbours", {})
     if count not in found:
         begin = group.rank() // count * count
