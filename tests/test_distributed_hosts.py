@@ -43,7 +43,7 @@ def why_not():
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
-    """Runs Python on two hosts: ``run(size, *args, **variables)`` with half of the processes on each."""
+    """Runs ``ampc run`` on two hosts: ``run(size, *args, **variables)`` with half of the processes on each."""
     why = why_not()
     if why is not None:
         pytest.skip(why)
@@ -57,11 +57,11 @@ def hosts(tmp_path_factory):
         subprocess.run(["ip", *words], check=True)
 
     def run(size, *args, timeout=120, **variables):
-        env = {**launch.environment(2, dict(os.environ)), "PYTHONPATH": ROOT_OF_AMPC, **variables}
-        passed = [word for name in ("PYTHONPATH", "OMP_NUM_THREADS", *variables) for word in ("-x", name)]
-        command = [launch.mpiexec(), "--prtemca", "plm_ssh_agent", str(agent), "--prtemca", "prte_if_include", NET + "0/24", "--mca", "btl_tcp_if_include",
-                   NET + "0/24", "--host", f"{NET}1:{size // 2},{NET}2:{size // 2}", "--bind-to", "none", *passed, "-n", str(size), sys.executable]
-        inside = f"hostname {a}; exec {shlex.join([*command, *map(str, args)])}"
+        env = {**launch.environment(2, dict(os.environ)), "PYTHONPATH": ROOT_OF_AMPC, "PRTE_MCA_plm_ssh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include":
+               NET + "0/24", "PRTE_MCA_prte_if_include": NET + "0/24", **variables}
+        (folder / "hosts").write_text("".join(f"{NET}{number} slots={size // 2}\n" for number in (1, 2)))
+        command = [sys.executable, "-m", "ampc", "run", "--nproc", size, "--hostfile", folder / "hosts", *args]
+        inside = f"hostname {a}; exec {shlex.join(map(str, command))}"
         return subprocess.run(["ip", "netns", "exec", a, "unshare", "--uts", "sh", "-c", inside], capture_output=True, text=True, cwd=HERE, timeout=timeout,
                               env=env)
 
@@ -127,3 +127,33 @@ def test_a_rank_on_another_host_that_fails(hosts, tmp_path):
     (tmp_path / "train.py").write_text(FAILS)
     done = hosts(2, tmp_path / "train.py")
     assert done.returncode != 0 and "ValueError: a bad batch" in done.stderr, done.stderr
+
+
+RESTARTED = """
+import os, signal, socket
+from datetime import timedelta
+import ampc.distributed as dist
+dist.init_process_group(timeout=timedelta(seconds=10))
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and dist.get_rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.barrier()
+print(socket.gethostname()[-1], os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["OMP_NUM_THREADS"])
+dist.destroy_process_group()
+"""
+
+
+def test_all_hosts_are_started_again(hosts, tmp_path):
+    (tmp_path / "train.py").write_text(RESTARTED)
+    done = hosts(2, "--max-restarts", "1", tmp_path / "train.py", OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    assert sorted(line for line in done.stdout.split("\n") if line.startswith("[rank")) == ["[rank 0] a 1 1", "[rank 1] b 1 1"] and "restart 1 of 1" in done.stderr
+
+
+def test_a_list_of_hosts_that_is_none(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "empty").write_text("# nobody\n\n")
+    for args, text in ((("--nproc", 2, "--hostfile", tmp_path / "missing"), "the list of hosts cannot be read"),
+                       (("--nproc", 2, "--hostfile", tmp_path / "empty"), "names no host"), (("--hostfile", tmp_path / "empty"), "give it with --nproc")):
+        command = [sys.executable, "-m", "ampc", "run", *map(str, args), str(tmp_path / "train.py")]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ROOT_OF_AMPC})
+        assert done.returncode == 2 and text in done.stderr, done.stderr
