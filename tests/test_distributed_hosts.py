@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -62,8 +63,14 @@ def hosts(tmp_path_factory):
         (folder / "hosts").write_text("".join(f"{NET}{number} slots={size // 2}\n" for number in (1, 2)))
         command = [sys.executable, "-m", "ampc", "run", "--nproc", size, "--hostfile", folder / "hosts", *args]
         inside = f"hostname {a}; exec {shlex.join(map(str, command))}"
-        return subprocess.run(["ip", "netns", "exec", a, "unshare", "--uts", "sh", "-c", inside], capture_output=True, text=True, cwd=HERE, timeout=timeout,
-                              env=env)
+        with subprocess.Popen(["ip", "netns", "exec", a, "unshare", "--uts", "sh", "-c", inside], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, cwd=HERE, env=env, start_new_session=True) as running:
+            try:
+                out, err = running.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                os.killpg(running.pid, signal.SIGKILL)  # mpiexec with it
+                raise
+        return subprocess.CompletedProcess(command, running.returncode, out, err)
 
     try:
         for name in names:
