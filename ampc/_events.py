@@ -164,6 +164,9 @@ class Listener:
     def file_saved(self, path: str) -> None:
         """``save`` is about to write to a path."""
 
+    def parameters_sharded(self, parameters: List[Any]) -> None:
+        """fully_shard has put other parameters in the place of these, which are marked with ``_is_sharded``."""
+
     def backward_begins(self, loss: Tensor) -> None:
         """A script calls ``loss.backward()``."""
 

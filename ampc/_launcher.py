@@ -37,18 +37,37 @@ def is_open_mpi(program: str) -> bool:
     return "open mpi" in (said.stdout + said.stderr).lower() or "openrte" in said.stdout.lower()
 
 
-def command(nproc: int, program: List[str]) -> List[str]:
-    """The command line that runs a program in so many processes of this host. CannotStart without mpiexec."""
+PASSED_ON = ("OMP_NUM_THREADS", "PYTHONPATH", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RESTART_COUNT")  # to other hosts
+
+
+def command(nproc: int, program: List[str], hostfile: Optional[str] = None) -> List[str]:
+    """The command line that runs a program in so many processes of this host, or of those in ``hostfile``. CannotStart without mpiexec."""
     found = mpiexec()
     if found is None:
         raise CannotStart(f"mpiexec is not there, which starts the processes; {INSTALL}")
+    if hostfile is not None:
+        passed = [word for name in PASSED_ON for word in ("-x", name)]  # MPICH passes on all variables
+        options = ["--hostfile", hostfile, "--bind-to", "none", *passed] if is_open_mpi(found) else ["-f", hostfile]
+        return [found, *options, "-n", str(nproc), *program]
     # Of Open MPI: more processes than cores may be started, and each may run on every core.
     options = ["--oversubscribe", "--bind-to", "none"] if is_open_mpi(found) else []
     return [found, *options, "-n", str(nproc), *program]
 
 
+def hosts_of(hostfile: str) -> int:
+    """How many hosts a file for mpiexec names. CannotStart where it cannot be read, or names none."""
+    try:
+        with open(hostfile) as f:
+            count = len({line.split()[0].partition(":")[0] for line in f if line.split("#")[0].strip()})
+    except OSError as error:
+        raise CannotStart(f"the list of hosts cannot be read: {error}") from None
+    if not count:
+        raise CannotStart(f"{hostfile} names no host")
+    return count
+
+
 def environment(nproc: int, given: MutableMapping[str, str]) -> Dict[str, str]:
-    """Variables for the processes: each takes its share of the cores, unless the user has said how many threads; and in a container's
+    """Variables for so many processes of a host: each takes its share of the cores, unless the user has said how many threads; and in a container's
     root account Open MPI starts without a question."""
     variables = dict(given)
     if hasattr(os, "geteuid") and os.geteuid() == 0:

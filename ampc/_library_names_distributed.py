@@ -91,16 +91,20 @@ refused: apply_activation_checkpointing checkpoint_wrapper offload_wrapper
 
 [torch.distributed.checkpoint.state_dict torch.distributed.checkpoint]
 state dicts of models that are spread over processes
-works: StateDictOptions get_model_state_dict set_model_state_dict
+works: StateDictOptions get_model_state_dict set_model_state_dict get_optimizer_state_dict set_optimizer_state_dict get_state_dict
+    set_state_dict
+
+[torch.distributed.checkpoint .state_dict_saver .state_dict_loader .filesystem]
+checkpoints of several processes, as a folder
+works: save load FileSystemReader FileSystemWriter
 
 [torch.distributed.checkpoint .state_dict .state_dict_loader .state_dict_saver .optimizer .default_planner .planner .metadata .format_utils
     .hf_storage ._consolidate_hf_safetensors .filesystem .stateful]
-checkpoints that several processes write are not there yet; gather by get_model_state_dict, and use ampc.save and ampc.load in one
-class: FileSystemReader FileSystemWriter DefaultLoadPlanner DefaultSavePlanner HuggingFaceStorageReader HuggingFaceStorageWriter
+of torch's checkpoints of several processes this part is not there; distributed.checkpoint.save and load write and read a folder
+class: DefaultLoadPlanner DefaultSavePlanner HuggingFaceStorageReader HuggingFaceStorageWriter
     Stateful _EmptyStateDictLoadPlanner Metadata LoadPlanner SavePlanner
 error: CheckpointException
-refused: load save async_save load_state_dict save_state_dict load_sharded_optimizer_state_dict get_optimizer_state_dict
-    get_state_dict set_optimizer_state_dict set_state_dict _load_state_dict dcp_to_torch_save torch_save_to_dcp
+refused: async_save load_state_dict save_state_dict load_sharded_optimizer_state_dict _load_state_dict dcp_to_torch_save torch_save_to_dcp
     consolidate_safetensors_files
 
 [torch.distributed.nn .functional]

@@ -12,6 +12,7 @@ from sharded_training import bytes_of, close, mixed, ranks, syncs
 import ampc
 from ampc import nn
 from ampc.distributed import fsdp
+from ampc.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from ampc.distributed.device_mesh import init_device_mesh
 from ampc.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from ampc.distributed.tensor import DTensor
@@ -85,6 +86,32 @@ def fully_shard_is_one_process_and_ddp(rank, size):
         alone = fully_shard(made(tower))  # the model as one group
         close(steps_of(alone, rank, size)[1], want)
         assert (alone.last.weight is alone.other.weight) == tied
+
+
+@ranks(4)
+def neighbours_keep_the_whole_together(rank, size):
+    one = made(Tower)
+    want = trained(one, 5, optimizer=ampc.optim.AdamW(one.parameters(), lr=0.02))
+    losses, expected = steps_of(sharded(made(Tower), reshard_after_forward=True), rank, size)
+    model = sharded(made(Tower), reshard_after_forward=2)
+    got, found = steps_of(model, rank, size)
+    close(found, want)
+    assert got == losses and np.array_equal(found, expected)  # the same values, gathered another way
+    x, y = share(rank, size)
+    loss = F.cross_entropy(model(x), y)
+    groups = [s.group for s in model._fsdp_state.schedule.states]
+    for g in groups:
+        (_, row), = g._kept
+        assert not g.is_full and row.numel() == 2 * sum(p.width for p in g.params) and g._near.ranks == [rank // 2 * 2, rank // 2 * 2 + 1]
+    loss.backward()
+    assert not any(g._kept or g._coming or g.is_full for g in groups)
+    loss = F.cross_entropy(model(x), y)
+    with ampc.no_grad():
+        model.last.bias.zero_()  # what is kept is out of date then
+    raised(RuntimeError, "modified in place", loss.backward)
+    with ampc.no_grad():
+        model(x)
+    assert not any(g._kept for g in groups) and float(model.last.bias.full_tensor().sum()) == 0
 
 
 @ranks(2, 4)
@@ -301,8 +328,6 @@ def the_next_group_is_gathered_ahead(rank, size):
 
 @ranks(2)
 def state_dicts_of_sharded_modules(rank, size):
-    from ampc.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
-
     model, plain = sharded(made(Tower)), made(Tower)
     shards = model.state_dict()
     assert list(shards) == list(plain.state_dict()) and all(isinstance(t, DTensor) for t in shards.values())
@@ -462,7 +487,9 @@ def what_fully_shard_refuses(rank, size):
     raised(ValueError, "expected a Module", fully_shard, 3)
     raised(ValueError, "ModuleList has no forward", fully_shard, nn.ModuleList([nn.Linear(2, 2)]))
     raised(NotImplementedError, "CPUOffloadPolicy moves shards", fully_shard, nn.Linear(2, 2), offload_policy=fsdp.CPUOffloadPolicy())
-    raised(NotImplementedError, "resharding to a smaller mesh", fully_shard, nn.Linear(2, 2), reshard_after_forward=2)
+    raised(ValueError, "a number that divides the 2 processes", fully_shard, nn.Linear(2, 2), reshard_after_forward=3)
+    assert not fully_shard(nn.Linear(2, 2), reshard_after_forward=1)._fsdp_state.reshard_after_forward
+    assert fully_shard(nn.Linear(2, 2), reshard_after_forward=2)._fsdp_state.reshard_after_forward
     raised(NotImplementedError, "parameters are spread by Shard(0)", fully_shard, nn.Linear(2, 2), shard_placement_fn=lambda p: Shard(1))
     raised(ValueError, "on meta", fully_shard, nn.Linear(2, 2, device="meta"))
     single = nn.Module()

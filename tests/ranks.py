@@ -3,6 +3,7 @@ process writes what went wrong in which function to a file of FOLDER. All proces
 
 import json
 import sys
+import tempfile
 import time
 import traceback
 from datetime import timedelta
@@ -289,6 +290,13 @@ def a_group_again(rank, size):
     x = ampc.ones(1)
     dist.all_reduce(x)
     assert x.item() == 2
+
+
+def shared_folder():
+    """A new folder, the same in all ranks."""
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    return Path(folder[0])
 
 
 def run(folder, programs):

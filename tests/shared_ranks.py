@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 import zlib
 
 import numpy as np
@@ -99,6 +100,7 @@ def what_does_not_lie_in_a_row(rank, size):
     near(x[:, ::3], Op.MAX, [t[:, ::3] for t in given])
     assert ampc.equal(x[:, 1::3], given[rank][:, 1::3])
     w, y = ampc.nn.Parameter(ampc.full((64, 64), float(rank))), ampc.ones(64, 64)
+    warnings.simplefilter("ignore")  # a note, where the CPU multiplies no bfloat16
     with ampc.autocast("cpu", dtype=ampc.bfloat16):
         y @ w
         dist.all_reduce(w)  # a write, which the cache of weights sees
@@ -144,6 +146,39 @@ def many_at_once(rank, size):
             assert work.wait() and ampc.equal(out, want)
     for work, out, want in open_:
         assert work.wait() and ampc.equal(out, want)
+
+
+@ranks.ranks(2, 4, programs=PROGRAMS)
+def what_runs_at_once(rank, size):
+    """The core runs what needs no copy and waits for nothing; the rest goes the longer way, with the same result in ranks that mix both."""
+    group = dist.new_group(list(range(size)))
+    x, parts = ampc.full((8,), float(rank)), ampc.full((8 * size,), float(rank))
+    calls = ((_shared.MEET, None, None, None), (_shared.ALL_REDUCE, x, x, Op.SUM), (_shared.ALL_GATHER, parts, x, None),
+             (_shared.REDUCE_SCATTER, x, parts, Op.AVG), (_shared.BROADCAST, x, x, None))
+    if not group.on_one_host:
+        assert not any(group.at_once(*call, 0) for call in calls)
+        return
+    before = x._version
+    assert all(group.at_once(*call, 0) is True for call in calls) and x._version == before + 3
+    assert x.tolist() == parts.tolist()[:8] == [sum(range(size))] * 8  # the sum, in every part, whose mean it is
+    whole, strided = ampc.ones(8, dtype=ampc.int64), ampc.ones(8, 8).t()[1:]
+    refused = ((_shared.ALL_REDUCE, strided, strided, Op.SUM), (_shared.ALL_REDUCE, whole, whole, Op.AVG), (_shared.ALL_REDUCE, x, x, Op.BXOR),
+               (_shared.ALL_REDUCE, x, x, "sum"), (_shared.ALL_REDUCE, [1.0], [1.0], Op.SUM), (_shared.ALL_GATHER, x, x, None),
+               (_shared.REDUCE_SCATTER, x.double(), parts, Op.SUM))
+    assert not any(group.at_once(*call, 0) for call in refused)
+    assert not group._worker._threads
+    for n in (3, 300_000):  # one rank waits, the others wait later
+        given = [values(r, "float32", n) for r in range(size)]
+        y = given[rank].clone()
+        work = dist.all_reduce(y, group=group, async_op=rank > 0)
+        z = ampc.ones(2)
+        dist.all_reduce(z, group=group)  # comes after what is under way
+        assert (work is None or work.wait()) and z.tolist() == [float(size)] * 2
+        near(y, Op.SUM, given)
+        all_have(y, group)
+    dist.destroy_process_group(group)
+    assert not group.at_once(*calls[1], 0)
+    raised(RuntimeError, "the group was destroyed", dist.all_reduce, x, group=group)
 
 
 @ranks.ranks(4, programs=PROGRAMS)

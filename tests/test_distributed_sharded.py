@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("mpi4py")
 import fully_sharded  # noqa: F401  adds its programs
+import sharded_checkpoints  # noqa: F401
 import sharded_judge
 import sharded_training
 
@@ -83,6 +84,43 @@ def test_the_losses_are_torchs(judged, what):
         assert len(got["losses"]) == len(want["losses"]) >= 4 and got["losses"] == pytest.approx(want["losses"], rel=close, abs=close)
         assert got["bytes"] == want["bytes"] and got["norms"] == pytest.approx(want["norms"], rel=close, abs=close)
         assert got["values"] == pytest.approx(want["values"], rel=10 * close, abs=10 * close)
+
+
+# -- checkpoints of several processes ------------------------------------------------------------------------------------
+
+SAVES = """
+import os, signal, sys, threading
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+from ampc.distributed import checkpoint
+from ampc.distributed.device_mesh import init_device_mesh
+from ampc.distributed.tensor import Shard, distribute_tensor
+dist.init_process_group(timeout=timedelta(seconds=5))
+mesh = init_device_mesh("cpu", (2,))
+for step in range(10_000):
+    rows = distribute_tensor(ampc.full((200_000,), float(step)), mesh, [Shard(0)])
+    checkpoint.save({"rows": rows, "step": step}, checkpoint_id=sys.argv[1])
+    if step == 0 and dist.get_rank() == int(sys.argv[2]):
+        threading.Timer(float(sys.argv[3]), os.kill, (os.getpid(), signal.SIGKILL)).start()
+"""
+
+
+@pytest.mark.parametrize("rank, seconds", [(0, 0.0537), (1, 0.0211), (0, 0.0123)])
+def test_a_killed_save_leaves_the_checkpoint_before(tmp_path, rank, seconds):
+    from ampc.distributed import checkpoint
+
+    (tmp_path / "saves.py").write_text(SAVES)
+    folder = tmp_path / "saved"
+    command = launch.command(2, [sys.executable, str(tmp_path / "saves.py"), str(folder), str(rank), str(seconds)])
+    env = {**launch.environment(2, dict(os.environ)), "PYTHONPATH": os.path.dirname(os.path.dirname(ampc.__file__))}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+    assert done.returncode != 0
+    found = {"rows": ampc.zeros(200_000), "step": -1}
+    checkpoint.load(found, checkpoint_id=folder)  # in one process
+    assert found["step"] >= 0 and float(found["rows"].min()) == float(found["rows"].max()) == found["step"]
+    checkpoint.save({"rows": found["rows"]}, checkpoint_id=folder)  # clears away what was left
+    assert len(list(folder.iterdir())) == 2
 
 
 # -- what it stands on, in one process -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ampc.nn import functional as F
 PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "rules").glob("[a-z]*.md"))
 HOST_KNOWS = {"scheduler-after-skip", "metric-is-scaled"}  # on a GPU nobody waits to know
 ABOUT_GPUS = {"step-waits"}
-OF_RANKS = {"unscale-in-no-sync", "sampler-without-set-epoch", "checkpoint-by-every-rank"}  # test_distributed_training.py has several
+OF_RANKS = {"unscale-in-no-sync", "sampler-without-set-epoch", "checkpoint-by-every-rank", "optimizer-before-sharding"}  # test_distributed_training.py has several
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ PYTHON_ORDER = re.findall(r"[\w.]+", """
     _creation _library_functions _buffers _storage storage _typed random multiprocessing backends cuda accelerator _interop formats
     _finfo testing _foreach overrides autograd futures distributed linalg _composed _array_api _tensor _tensor_more
     policy amp cuda.amp cpu
-    nn special fft signal jit optim distributed.tensor distributed.fsdp distributed.checkpoint distributed.optim cuda.graphed serialization hub
+    nn special fft signal jit optim distributed.tensor distributed.fsdp distributed.optim cuda.graphed serialization distributed.checkpoint hub
     _utils utils func distributions data keras
     doctor training bench check return_types profiler ops _schemas _opcheck library
     ampc

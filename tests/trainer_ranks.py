@@ -3,12 +3,11 @@
 import logging
 import os
 import sys
-import tempfile
 import warnings
-from pathlib import Path
 
 import numpy as np
 import ranks
+from ranks import shared_folder
 
 import ampc
 import ampc.distributed as dist
@@ -241,12 +240,6 @@ def an_epoch_by_a_sampler(rank, size):
 
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------------
-
-
-def shared_folder():
-    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(folder)
-    return Path(folder[0])
 
 
 @on(2, 4)

@@ -219,6 +219,11 @@ def core_stub() -> str:
     text += "    backoff_factor: builtins.float\n    growth_interval: builtins.int\n    growth_tracker: builtins.int\n    overflows: builtins.int\n"
     text += "    def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, "
     text += "growth_interval: builtins.int, min_scale: builtins.float, max_scale: builtins.float, hysteresis: builtins.int) -> None: ...\n    def update(self, found_inf: Any) -> None: ...\n\n"
+    text += "class Ranks:\n    def __init__(self, owner: Any, ops: Any, entered: Any, doing: Any) -> None: ...\n"
+    text += "    def give(self) -> builtins.int: ...\n    def begin_here(self) -> builtins.int: ...\n"
+    text += "".join(f"    def {name}(self) -> None: ...\n" for name in ("begin", "end", "end_here", "unshare"))
+    text += "    def share(self, *args: Any) -> None: ...\n"
+    text += "".join(f"    def {name}(self, *args: Any) -> builtins.bool: ...\n" for name in ("run", "at_once")) + "\n"
     text += results()
     text += "class Tensor:\n    def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...\n" + OPERATORS + table_definitions(2, "    ", True) + python_methods() + "\n"
     text += "_functions: Dict[builtins.str, Callable[..., Any]]\n"

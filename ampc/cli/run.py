@@ -31,6 +31,8 @@ def add_run(commands: Any) -> None:
                         "begins with its process' rank")
     parser.add_argument("--max-restarts", type=int, metavar="K", help="with --nproc: start all processes again, K times at most, after one of them "
                         "has failed; the script goes on from its last checkpoint")
+    parser.add_argument("--hostfile", metavar="FILE", help="with --nproc: spread the processes over the hosts of a file for mpiexec, which starts "
+                        "them by ssh; by default this host")
     parser.add_argument("-m", dest="module", action="store_true", help="run a module by its name, as python -m does")
     parser.add_argument("script", metavar="program", help="a script, a folder with a __main__.py, an installed program of Python, or after -m a "
                         "module; with --api several files")
@@ -48,9 +50,10 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.nproc is not None:
         return _start(args)
-    if args.max_restarts is not None:
-        print("ampc run: --max-restarts is for several processes; give it with --nproc", file=sys.stderr)
-        return 2
+    for name in ("max_restarts", "hostfile"):
+        if getattr(args, name) is not None:
+            print(f"ampc run: --{name.replace('_', '-')} is for several processes; give it with --nproc", file=sys.stderr)
+            return 2
     if _launcher.set_variables() > 1:
         ranks.mark_lines()
     find = programs.of_module if args.module else programs.of_name
@@ -83,7 +86,7 @@ def _start(args: argparse.Namespace) -> int:
         print(f"ampc run: --max-restarts must be a number from 0 on, got {restarts}", file=sys.stderr)
         return 2
     options = [*(["--device", args.device] if args.device else []), *(["--doctor"] if args.doctor else [])]
-    return start_all(args.nproc, program(args.script, args.args, args.module, options), restarts)
+    return start_all(args.nproc, program(args.script, args.args, args.module, options), restarts, args.hostfile)
 
 
 def _api(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class Board:
         """This process begins the operation ``number`` of a group."""
         self._doing[0] = doing.encode()[:119]
         self._entered[group % GROUPS] = number
+
+    def fields(self, group: int) -> Tuple[Any, Any]:
+        """What ``enter`` writes for a group, as memory for the core: the number and the text."""
+        begin = group % GROUPS
+        return self._mine["entered"][0, begin:begin + 1], self._doing.view("u1")
 
     def meet(self, group: int, number: int, ranks: List[int], goes_on: Callable[[], bool]) -> None:
         """Waits until those of these processes that are on this host have begun the operation ``number`` of the group; within MPI they would

@@ -5,11 +5,12 @@ The memory is a file without a name, which is gone when the last process is that
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import tempfile
 import zlib
-from typing import Any, Callable, Optional
+from typing import Any, Optional, Tuple
 
 from .. import _C
 from .._C import Tensor
@@ -17,11 +18,32 @@ from .reductions import ReduceOp
 
 BUFFER = 1 << 20  # bytes of a buffer; each rank has two in each group
 MOST = 256  # ranks of a host that share memory
-SPINS, HELPER_SPINS = 2000, 100  # looks at a counter before a thread sleeps, where each rank has a core; of the group's thread, beside another
+# Looks at a counter before a thread yields its core, and then sleeps, where each rank has a core: of a caller's thread, and of the group's own,
+# which is beside another.
+SPINS, HELPER_SPINS = 500, 100
 MEET, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST = range(5)
+_NAMES = "barrier", "all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor", "broadcast"  # of what runs at once
 _LINE = 128  # bytes of a rank's counters
+OPS = tuple(ReduceOp.RedOpType)
 COMBINE = {ReduceOp.SUM: 0, ReduceOp.AVG: 0, ReduceOp.PRODUCT: 1, ReduceOp.MIN: 2, ReduceOp.MAX: 3, ReduceOp.BAND: 4, ReduceOp.BOR: 5,
             ReduceOp.BXOR: 6}
+
+
+@functools.lru_cache(1024)
+def in_words(what: str, numel: int, dtype: str, more: Tuple[Any, ...]) -> str:
+    """A collective in words, which are the same in all processes."""
+    return ", ".join([f"{what} of {numel} elements of {dtype}", *map(str, more)])
+
+
+def call_in_words(kind: int, numel: int, dtype: str, op: Any, root: int) -> str:
+    """The same of one that the core runs at once."""
+    more = (f"from {root}",) if kind == BROADCAST else () if op is None else (op.name,)
+    return in_words(_NAMES[kind], numel, dtype, more) if kind != MEET else _NAMES[MEET]
+
+
+def checksum_of(text: str) -> int:
+    """What stands for a text in the comparison of calls."""
+    return zlib.crc32(text.encode())
 
 
 def shared_memory(host: Any, size: int) -> mmap.mmap:
@@ -76,27 +98,16 @@ def _opened(host: Any, descriptor: int, name: str) -> Optional[int]:
 
 
 class Shared:
-    """The memory of a group's ranks on this host. Making it is collective over the communicator ``host``.
+    """The memory of a group's ranks on this host, for the group's ``Ranks``. Making it is collective over the communicator ``host``."""
 
-    ``waits()`` is called every tenth of a second while this rank waits. What it raises, as a signal may, ends the collective half way, and
-    ``lost(error)`` is called."""
-
-    def __init__(self, host: Any, checks: bool, waits: Callable[[], Any], lost: Callable[[BaseException], Any]) -> None:
-        self._checks, self._waits, self._lost = checks, waits, lost
-        memory = shared_memory(host, host.size * (_LINE + 2 * BUFFER))
-        self._group = _C._ranks_open(memory, host.rank, host.size, BUFFER)
-        self._spins = (HELPER_SPINS, SPINS) if host.size <= (os.cpu_count() or 1) else (0, 0)
-        self.in_callers_thread = False  # which has nothing else to do
+    def __init__(self, host: Any, ranks: _C.Ranks, checks: bool) -> None:
+        spins = (HELPER_SPINS, SPINS) if host.size <= (os.cpu_count() or 1) else (0, 0)
+        ranks.share(shared_memory(host, host.size * (_LINE + 2 * BUFFER)), host.rank, host.size, BUFFER, checks, *spins)
+        self._ranks = ranks
 
     def _run(self, kind: int, same: str, how: int = 0, given: Any = None, result: Any = None, n: int = 0, root: int = 0, divisor: int = 1) -> bool:
         """Whether all ranks are called with ``same``."""
-        said = zlib.crc32(same.encode())
-        spins = self._spins[self.in_callers_thread]
-        try:
-            return _C._ranks_run(self._group, kind, how, given, result, n, root, divisor, said, not self._checks, spins, self._waits)
-        except BaseException as error:
-            self._lost(error)
-            raise
+        return self._ranks.run(kind, how, given, result, n, root, divisor, checksum_of(same))
 
     def meet(self, same: str) -> bool:
         """Waits until all ranks have come here."""

@@ -5,10 +5,9 @@ that a difference is an error in all of them, which names it, and never a hang. 
 
 from __future__ import annotations
 
-import functools
 import zlib
 from array import array
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence
 
 from .. import _creation as make
 from .._C import Tensor
@@ -16,9 +15,9 @@ from .._callers import warn
 from . import _mpi
 from ._halves import Halves
 from ._memory import bring_back, check_like, check_list, check_tensor, flat, memory, row, settled, spread
-from ._shared import MOST
+from ._shared import ALL_GATHER, ALL_REDUCE, BROADCAST, MEET, MOST, REDUCE_SCATTER, in_words
 from .errors import WrongRank
-from .groups import ProcessGroup, get_group_rank, group_of, is_member
+from .groups import ProcessGroup, get_group_rank, group_of, is_member, names
 from .reductions import HALVES, ReduceOp, check_reduction, type_and_op, type_of_bytes, widened
 from .work import Work
 
@@ -45,18 +44,12 @@ def _compare(group: ProcessGroup, same: str, more: str) -> None:
 def check(group: ProcessGroup, agreed: bool, text: str) -> None:
     """RuntimeError in every process where they do not agree, which says what each calls."""
     if not agreed:
-        said = group.comm.allgather(text)
-        raise RuntimeError("the ranks do not agree: " + "; ".join(f"rank {group.ranks[i]} calls {text}" for i, text in enumerate(said)))
+        group._differ(text)
 
 
 def described(what: str, t: Tensor, *more: Any) -> str:
     """What must be the same in every process, in words."""
-    return _described(what, t.numel(), t.dtype.name, more)
-
-
-@functools.lru_cache(1024)
-def _described(what: str, numel: int, dtype: str, more: Tuple[Any, ...]) -> str:
-    return ", ".join([f"{what} of {numel} elements of {dtype}", *map(str, more)])
+    return in_words(what, t.numel(), t.dtype.name, more)
 
 
 def left_out(what: str, group: Any) -> bool:
@@ -65,6 +58,13 @@ def left_out(what: str, group: Any) -> bool:
         return False
     warn(f"{what}: this process is not in the group, so nothing is done")
     return True
+
+
+def at_once(group: Any, async_op: bool, kind: int, to: Any, given: Any, op: Any, root: int = 0) -> bool:
+    """Whether the core has run a collective that is waited for. Where its arguments are not good, need a copy, or other operations are before it,
+    nothing is done."""
+    members = names.WORLD if group is None else group
+    return not async_op and isinstance(members, ProcessGroup) and members.at_once(kind, to, given, op, root)
 
 
 def submit(group: ProcessGroup, async_op: bool, what: str, f: Callable[[], Any], result: Any, finish: Optional[Callable[[], Any]],
@@ -108,9 +108,13 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
 
     TypeError for what is no tensor or reduction; RuntimeError where the dtype has no such reduction, or the processes differ in dtype or
     number of elements."""
-    if left_out("all_reduce", group):
+    if at_once(group, async_op, ALL_REDUCE, tensor, tensor, op) or left_out("all_reduce", group):
         return None
-    members, t = group_of("all_reduce", group), check_tensor("all_reduce", "tensor", tensor)
+    return _all_reduce(tensor, op, group_of("all_reduce", group), async_op)
+
+
+def _all_reduce(tensor: Tensor, op: Any, members: ProcessGroup, async_op: bool) -> Optional[Work]:
+    t = check_tensor("all_reduce", "tensor", tensor)
     op = check_reduction("all_reduce", op, t)
     same, shape = described("all_reduce", t, op.name), f", shape {list(t.shape)}"
     shared = members.shared
@@ -200,7 +204,7 @@ def reduce(tensor: Tensor, dst: Optional[int] = None, op: Any = ReduceOp.SUM, gr
 def reduce_scatter_tensor(output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Optional[Work]:
     """``output`` is this rank's part of the reduced ``input``, which has as many equal parts as the group has ranks."""
     what = "reduce_scatter_tensor"
-    if left_out(what, group):
+    if at_once(group, async_op, REDUCE_SCATTER, output, input, op) or left_out(what, group):
         return None
     members, out, t = group_of(what, group), check_tensor(what, "output", output), check_tensor(what, "input", input)
     check_like(what, "input", t, out, out.numel() * members.size())
@@ -251,6 +255,10 @@ def broadcast(tensor: Tensor, src: Optional[int] = None, group: Any = None, asyn
         return None
     members, t = group_of("broadcast", group), check_tensor("broadcast", "tensor", tensor)
     root = place("broadcast", members, "src", src, group_src)
+    return None if at_once(members, async_op, BROADCAST, t, t, None, root) else _broadcast(tensor, t, root, members, async_op)
+
+
+def _broadcast(tensor: Tensor, t: Tensor, root: int, members: ProcessGroup, async_op: bool) -> Optional[Work]:
     MPI, moved = _mpi.start(), row(t)
     buffer, same = [memory(MPI, moved), moved.numel(), type_of_bytes(MPI, moved)], described("broadcast", t, f"from {root}")
     shape, shared, here = f", shape {list(t.shape)}", members.shared, members.on_one_host
@@ -279,7 +287,7 @@ def all_gather(tensor_list: List[Tensor], tensor: Tensor, group: Any = None, asy
 def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False) -> Optional[Work]:
     """``output_tensor`` takes the values of every rank's ``input_tensor``, one after the other."""
     what = "all_gather_into_tensor"
-    if left_out(what, group):
+    if at_once(group, async_op, ALL_GATHER, output_tensor, input_tensor, None) or left_out(what, group):
         return None
     members, t, out = group_of(what, group), check_tensor(what, "input_tensor", input_tensor), check_tensor(what, "output_tensor", output_tensor)
     check_like(what, "output_tensor", out, t, t.numel() * members.size())
@@ -433,7 +441,7 @@ def _check_counts(members: ProcessGroup, what: str, sent: List[int], wanted: Lis
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Optional[Work]:
     """Waits until every process of the group has come here."""
-    if left_out("barrier", group):
+    if at_once(group, async_op, MEET, None, None, None) or left_out("barrier", group):
         return None
     members = group_of("barrier", group)
 

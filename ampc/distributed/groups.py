@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import time
 import zlib
 from datetime import timedelta
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 
-from .. import _launcher
+from .. import _C, _launcher
 from .._callers import warn
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
 from . import _mpi, _spawned
-from ._shared import MOST, Shared
+from ._shared import MOST, OPS, Shared, call_in_words, checksum_of
 from .errors import DistBackendError
 from .work import Work, Worker, seconds_of
 
 _groups: Dict[Any, str] = {}  # the groups that this process is a member of, and their backends; torch's _pg_map
 _last_number, _calls = [0], itertools.count(1)  # of a group that this process is in; of calls of new_group, which all processes make
 _told: List[str] = []
+
+
+def _never(*call: Any) -> bool:
+    """Of a group whose collectives cannot run at once."""
+    return False
 
 
 class ProcessGroup:
@@ -32,12 +36,13 @@ class ProcessGroup:
         here = _mpi.board().here(ranks)
         facts = comm.allgather((_last_number[0], len(here), here[0]))
         _last_number[0] = self.number = max(number for number, _, _ in facts) + 1  # the same in every process of the group
-        self._mine, self._count, self._worker, self.barriers = comm.rank, itertools.count(1), Worker(), itertools.count()
+        self._mine, self._worker, self.barriers = comm.rank, Worker(), itertools.count()
+        self._order = _C.Ranks(self, OPS, *_mpi.board().fields(self.number))  # of its operations
+        self.at_once: Callable[..., bool] = _never  # runs a collective in shared memory, where nothing is in the way
         self.checks = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() != "OFF"
         self.broken = ""  # why it cannot be used any more
-        self._turn = threading.Lock()  # of the thread that runs an operation
-        self._latest: Optional[Work] = None  # what was given to the worker last
         self._call: Optional[Tuple[str, int, float]] = None  # the operation that runs in its caller's thread, and since when
+        self._waits = 0, 0.0  # of one that runs at once and waits: its number, and since when
         self.shared: Optional[Shared] = None  # the memory of its processes of this host; None where each is alone on its host
         self.leaders: Any = None  # of several hosts: the communicator of the first process of each, MPI.COMM_NULL in others
         self.hosts = len({first for _, _, first in facts})
@@ -69,13 +74,15 @@ class ProcessGroup:
     def _share(self, here: List[int]) -> None:
         host = self.comm.Split(here[0])
         try:
-            shared: Optional[Shared] = Shared(host, self.checks, self._wait, self._lose)
+            shared: Optional[Shared] = Shared(host, self._order, self.checks)
         except OSError:
             shared = None
         if all(self.comm.allgather(shared is not None)):
             self.shared = shared
             if len(here) < len(self.ranks):
                 self.leaders = self.comm.Split(_mpi.start().UNDEFINED if host.rank else 0)
+            else:
+                self.at_once = self._order.at_once
 
     @property
     def on_one_host(self) -> bool:
@@ -92,56 +99,76 @@ class ProcessGroup:
     def submit(self, what: str, f: Callable[[], Any], result: Any = None, finish: Optional[Callable[[], Any]] = None) -> Work:
         """Runs ``f`` after the operations before it; ``finish()`` runs in the thread that waits."""
         self.need(what.split()[0])
-        number = next(self._count)
+        number = self._order.give()
         work = Work(self, what, number, result, finish)
 
         def run() -> None:
             board = _mpi.board()
-            with self._turn:
+            self._order.begin()
+            try:
                 board.enter(self.number, number, what)
                 if not self.on_one_host:
                     board.meet(self.number, number, self.ranks, lambda: not self.broken)
                 self.need(what)
                 f()
+            finally:
+                self._order.end()
 
-        self._last, self._latest = (what, number), work
+        self._last = what, number
         self._worker.put(work, run)
         return work
 
     def run_here(self, what: str, f: Callable[[], Any]) -> bool:
         """Runs ``f``, which waits in shared memory alone, in this thread; False where an operation before it has not ended."""
         self.need(what.split()[0])
-        if (self._latest is not None and not self._latest.is_completed()) or not self._turn.acquire(blocking=False):
+        number = self._order.begin_here()
+        if number == 0:
             return False
         try:
-            number = next(self._count)
-            self._last, self._call = (what, number), (what, number, time.monotonic())
-            if self.shared is not None:
-                self.shared.in_callers_thread = True
+            self._call = what, number, time.monotonic()
             _mpi.board().enter(self.number, number, what)
             f()
         finally:
             self._call = None
-            if self.shared is not None:
-                self.shared.in_callers_thread = False
-            self._turn.release()
+            self._order.end_here()
         return True
 
-    def _wait(self) -> None:
-        """Called now and then while this process waits in shared memory. In the worker's thread it is the caller of ``Work.wait`` that finds
-        out who is missing."""
+    # -- what the core calls, see csrc/python/ranks.c
+
+    def _in_words(self, kind: int, numel: int, dtype: Any, op: Any, root: int) -> Tuple[int, str]:
+        """A collective that runs at once: the number that stands for it in the comparison of calls, and its text."""
+        text = call_in_words(kind, numel, dtype.name, op, root)
+        return checksum_of(text), text
+
+    def _wait(self, what: str = "", number: int = 0) -> None:
+        """Called now and then while this process waits in shared memory, for a collective that runs at once with its text and number. In the
+        worker's thread it is the caller of ``Work.wait`` that finds out who is missing."""
         self.need("wait")
-        if self._call is not None:
-            what, number, begin = self._call
+        if what and self._waits[0] != number:
+            self._waits = number, time.monotonic()
+        call = (what, *self._waits) if what else self._call
+        if call is not None:
+            what, number, begin = call
             self.look_around(what, number)
             if time.monotonic() - begin >= self.seconds:
                 self.give_up(what, number, self.seconds)
 
-    def _lose(self, error: BaseException) -> None:
+    def _lose(self, error: BaseException, what: str = "") -> None:
         """An operation in shared memory has ended half way."""
         if not self.broken:
-            self.broken = f"rank {self.ranks[self._mine]} has left {self._last[0]} half way: {type(error).__name__}: {error}"
+            running = what or (self._call or self._last)[0]
+            self._end(f"rank {self.ranks[self._mine]} has left {running} half way: {type(error).__name__}: {error}")
             _mpi.board().fail(self.broken)
+
+    def _differ(self, text: str, t: Any = None) -> NoReturn:
+        """RuntimeError, which says what each process has called."""
+        shape = "" if t is None else f", shape {list(t.shape)}"
+        said = self.comm.allgather(text + shape)
+        raise RuntimeError("the ranks do not agree: " + "; ".join(f"rank {self.ranks[i]} calls {text}" for i, text in enumerate(said)))
+
+    def _end(self, why: str) -> None:
+        """It cannot be used any more."""
+        self.broken, self.at_once = why, _never
 
     def _look_at_the_last(self) -> None:
         self.look_around(*self._last)
@@ -159,7 +186,7 @@ class ProcessGroup:
         self._break(f"{what} has not ended within {seconds:g} s: {missing}")
 
     def _break(self, why: str, cause: str = "") -> NoReturn:
-        self.broken = why
+        self._end(why)
         _mpi.board().fail(cause or why)
         raise DistBackendError(why)
 
@@ -173,7 +200,9 @@ class ProcessGroup:
         for group in (*self._twins, self):
             if not group.broken:
                 group._worker.stop(group.seconds, group._look_at_the_last)
-            group.broken, group.shared = "the group was destroyed", None
+            group._end("the group was destroyed")
+            group._order.unshare()
+            group.shared = None
 
 
 # -- the group of all --------------------------------------------------------------------------------------------------

@@ -64,15 +64,17 @@ def program(script: str, args: List[str], module: bool = False, options: Any = (
     return [sys.executable, "-m", "ampc", "run", *options, *(["-m"] if module else []), script, *args]
 
 
-def start_all(nproc: int, command: List[str], max_restarts: int = 0) -> int:
-    """Runs a command line in so many processes, and returns mpiexec's exit status; 2 where there is no mpiexec, which is told. Where it is not 0,
-    all are started again, so often at most; TORCHELASTIC_RESTART_COUNT says how often they were. Ctrl-C and SIGTERM end them for good."""
+def start_all(nproc: int, command: List[str], max_restarts: int = 0, hostfile: Optional[str] = None) -> int:
+    """Runs a command line in so many processes, of this host or of those in ``hostfile``, and returns mpiexec's exit status; 2 where they cannot be
+    started, which is told. Where it is not 0, all are started again, so often at most; TORCHELASTIC_RESTART_COUNT says how often they were. Ctrl-C
+    and SIGTERM end them for good."""
     try:
-        line = _launcher.command(nproc, command)
+        line = _launcher.command(nproc, command, hostfile)
+        on_a_host = nproc if hostfile is None else -(-nproc // _launcher.hosts_of(hostfile))
     except _launcher.CannotStart as error:
         print(f"ampc run: {error}", file=sys.stderr)
         return 2
-    variables = {**_launcher.environment(nproc, os.environ), "TORCHELASTIC_MAX_RESTARTS": str(max_restarts)}
+    variables = {**_launcher.environment(on_a_host, os.environ), "TORCHELASTIC_MAX_RESTARTS": str(max_restarts)}
     for count in range(max_restarts + 1):
         status, wanted = _run_once(line, {**variables, "TORCHELASTIC_RESTART_COUNT": str(count)})
         if status == 0 or wanted or count == max_restarts:
@@ -102,8 +104,8 @@ def _run_once(line: List[str], variables: Dict[str, str]) -> Tuple[int, bool]:
 def run(args: argparse.Namespace) -> int:
     """Starts the processes. ValueError for several hosts, or for numbers of processes or restarts that are none."""
     if str(args.nnodes).split(":")[-1] != "1":
-        raise ValueError(f"torchrun: --nnodes {args.nnodes}: start several hosts by mpiexec, as in "
-                         "`mpiexec -n 8 --hostfile hosts ampc run train.py`")
+        raise ValueError(f"torchrun: --nnodes {args.nnodes}: start all hosts from one of them, as in "
+                         "`ampc run --nproc 8 --hostfile hosts train.py`")
     if args.max_restarts < 0:
         raise ValueError(f"torchrun: --max-restarts must be a number from 0 on, got {args.max_restarts}")
     given = [args.training_script, *args.training_script_args]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, List, Optional, Tuple
 
 from .. import _launcher
@@ -44,8 +45,36 @@ def _watch() -> None:
         listen(_ranks)
 
 
+class _Shards(Listener):
+    """Looks at each optimizer once, in its first step after a module was sharded."""
+
+    def __init__(self) -> None:
+        self.seen: Any = weakref.WeakSet()
+
+    def step_begins(self, optimizer: Any, closure: bool) -> None:
+        """Looks whether the optimizer's parameters are still those of the module."""
+        if optimizer in self.seen:
+            return
+        self.seen.add(optimizer)
+        params = guard.params_of(optimizer)
+        old = sum(bool(getattr(p, "_is_sharded", False)) for p in params)
+        if old:
+            guard.report("optimizer-before-sharding", f"of the optimizer's {len(params)} parameters {old} are no longer the module's: fully_shard() "
+                         "has put other ones in their place, which this step does not update", "make the optimizer after the last fully_shard() "
+                         "call, of model.parameters()")
+
+
+_shards = _Shards()
+
+
 class _Rare(Listener):
     """Hears what is rare."""
+
+    def parameters_sharded(self, parameters: List[Any]) -> None:
+        """Optimizers that were made before may hold these."""
+        _shards.seen.clear()
+        if _shards not in announce._listeners:
+            listen(_shards)
 
     def no_sync_begins(self, module: Any) -> None:
         """From here on the module's gradients stay in this process."""

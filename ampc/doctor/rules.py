@@ -34,6 +34,7 @@ RUN: Dict[str, str] = {
     "unscale-in-no-sync": "gradients are divided by the scale inside no_sync(), before the ranks have averaged them",
     "sampler-without-set-epoch": "a DistributedSampler is not told the epoch, so all epochs have one order",
     "checkpoint-by-every-rank": "several ranks save the same file",
+    "optimizer-before-sharding": "an optimizer is made before fully_shard() puts other parameters in the place of those that it was given",
     "step-waits": "scaler.step() waits for the GPU, because it must know whether it skips the optimizer's step",
 }
 

@@ -1,98 +1,381 @@
-/* Collectives of ranks that share memory (cpu/ranks/ranks.h), for ampc.distributed. */
+/* The order of a group's operations, and the collectives of its ranks that share memory (cpu/ranks/ranks.h), for
+ * ampc.distributed. The group's thread and the script's threads take turns; a call that waits for its result runs at
+ * once in its own thread, where no operation is before it. */
 #include "python/state.h"
 
 #include "cpu/ranks/ranks.h"
 #include "dispatch/deferred_scale.h"
 
-static const char *const NAME = "ampc._C.ranks";
+#include <string.h>
+
+/* Up to so many bytes a call keeps the GIL until it sleeps; giving it back and taking it again costs as much. */
+enum { KEEPS_GIL_BYTES = 1 << 16, MOST_WORDS = 16, TEXT_BYTES = 120, N_OPS = 8, OP_SUM = 0, OP_AVG = 1 };
+
+/* What a call is named in words, for who waits for it, and what must be the same in all ranks. */
+typedef struct {
+    bool known;
+    ac_collective kind;
+    ac_dtype dtype;
+    int op, root;
+    int64_t n;
+    uint64_t said;
+    char text[TEXT_BYTES];
+} words;
 
 typedef struct {
+    PyObject_HEAD PyObject *owner; /* the ProcessGroup, which is asked and told, see groups.py */
+    PyObject *ops;                 /* the members of ReduceOp, a tuple in the order of their values */
+    Py_buffer entered, doing;      /* of the board: the number of the group's last operation, and its words */
+    PyThread_type_lock turn;       /* of the thread that runs an operation */
+    int64_t count, given;          /* operations so far; those of the group's thread that have not ended */
+    Py_buffer memory;              /* shared; obj is NULL where the group shares none */
     ac_ranks ranks;
-    Py_buffer memory;
-} shared;
+    bool checked; /* calls are compared */
+    bool here;    /* an operation runs in its caller's thread */
+    int spins[2]; /* in the group's thread, in its caller's */
+    words kept[MOST_WORDS];
+    int next_kept;
+} PyRanks;
 
-static void close_shared(PyObject *capsule) {
-    shared *s = PyCapsule_GetPointer(capsule, NAME);
-    PyBuffer_Release(&s->memory);
-    PyMem_Free(s);
+static PyObject *none(void) { return Py_NewRef(Py_None); }
+
+/* -- the order of operations ------------------------------------------------------------------------ */
+
+static void take_turn(PyRanks *r) {
+    Py_BEGIN_ALLOW_THREADS;
+    (void)PyThread_acquire_lock(r->turn, WAIT_LOCK);
+    Py_END_ALLOW_THREADS;
 }
 
-/* _ranks_open(memory, rank, size, bytes of a buffer) -> the group, which keeps the memory */
-static PyObject *ranks_open(PyObject *module, PyObject *args) {
-    PyObject *memory, *capsule;
-    int rank, size;
-    long long bytes;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OiiL", &memory, &rank, &size, &bytes)) return NULL;
-    shared *s = PyMem_Calloc(1, sizeof *s);
-    if (!s) return PyErr_NoMemory();
-    if (PyObject_GetBuffer(memory, &s->memory, PyBUF_WRITABLE) < 0) return PyMem_Free(s), NULL;
-    capsule = PyCapsule_New(s, NAME, close_shared);
-    if (!capsule) return PyBuffer_Release(&s->memory), PyMem_Free(s), NULL;
-    if (size < 1 || size > AC_MOST_RANKS || rank < 0 || rank >= size || bytes < 64 * size || bytes % 128 != 0 ||
-        s->memory.len < ac_ranks_bytes(size, bytes)) {
-        PyErr_SetString(PyExc_ValueError, "the memory does not fit so many ranks with buffers of this size");
-        return Py_DECREF(capsule), NULL;
-    }
-    ac_rank_line *lines = s->memory.buf;
-    s->ranks =
-        (ac_ranks){.lines = lines, .buffers = (char *)(lines + size), .rank = rank, .size = size, .bytes = bytes};
-    return capsule;
+/* The number of an operation that begins in its caller's thread; 0 where one before it has not ended. */
+static int64_t begin_here(PyRanks *r) {
+    if (r->given > 0 || PyThread_acquire_lock(r->turn, NOWAIT_LOCK) != PY_LOCK_ACQUIRED) return 0;
+    r->here = true;
+    return ++r->count;
 }
 
-/* Calls the function of Python that is asked while a rank waits; what it raises ends the wait. */
+static void end_here(PyRanks *r) {
+    r->here = false;
+    PyThread_release_lock(r->turn);
+}
+
+/* give() -> the number of an operation that the group's thread will run between begin() and end() */
+static PyObject *give(PyObject *self, PyObject *unused) {
+    PyRanks *r = (PyRanks *)self;
+    (void)unused;
+    r->given++;
+    return PyLong_FromLongLong(++r->count);
+}
+
+static PyObject *begin(PyObject *self, PyObject *unused) {
+    (void)unused;
+    take_turn((PyRanks *)self);
+    return none();
+}
+
+static PyObject *end(PyObject *self, PyObject *unused) {
+    PyRanks *r = (PyRanks *)self;
+    (void)unused;
+    r->given--;
+    PyThread_release_lock(r->turn);
+    return none();
+}
+
+/* begin_here() -> the number of an operation, which end_here() ends; 0 where one before it has not ended */
+static PyObject *py_begin_here(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return PyLong_FromLongLong(begin_here((PyRanks *)self));
+}
+
+static PyObject *py_end_here(PyObject *self, PyObject *unused) {
+    (void)unused;
+    end_here((PyRanks *)self);
+    return none();
+}
+
+/* -- collectives in shared memory ------------------------------------------------------------------- */
+
+/* A collective that runs. */
+typedef struct {
+    PyRanks *r;
+    const words *words; /* of a call that runs at once, else NULL */
+    int64_t number;
+    PyThreadState *rests; /* while the GIL is given back */
+} running;
+
+/* Asks the group while a rank waits; what it raises ends the wait. */
 static int ask(void *context) {
+    const running *c = context;
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *answer = PyErr_CheckSignals() < 0 ? NULL : PyObject_CallNoArgs(context);
+    PyObject *answer = NULL;
+    if (PyErr_CheckSignals() == 0)
+        answer = c->words ? PyObject_CallMethod(c->r->owner, "_wait", "sL", c->words->text, (long long)c->number)
+                          : PyObject_CallMethod(c->r->owner, "_wait", NULL);
     int failed = answer ? 0 : -1;
     Py_XDECREF(answer);
     PyGILState_Release(state);
     return failed;
 }
 
+static void rest(void *context, bool begins) {
+    running *c = context;
+    if (begins) c->rests = PyEval_SaveThread();
+    else PyEval_RestoreThread(c->rests);
+}
+
+/* Tells the group that a collective has ended half way, by the error that is set. */
+static void lose(const running *c) {
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    PyErr_NormalizeException(&kind, &error, &trace);
+    PyObject *told = c->words ? PyObject_CallMethod(c->r->owner, "_lose", "Os", error, c->words->text)
+                              : PyObject_CallMethod(c->r->owner, "_lose", "O", error);
+    if (!told) PyErr_Clear();
+    Py_XDECREF(told);
+    PyErr_Restore(kind, error, trace);
+}
+
+/* 0; 1 where the ranks do not agree; -1 with an error, which the group knows. */
+static int run_in_memory(running *c, ac_rank_call *call, int64_t bytes) {
+    ac_ranks *g = &c->r->ranks;
+    bool keeps = c->words && bytes <= KEEPS_GIL_BYTES;
+    int result;
+    call->unchecked = !c->r->checked;
+    g->spins = c->r->spins[c->r->here], g->waits = ask, g->rests = keeps ? rest : NULL, g->context = c;
+    if (keeps) {
+        result = ac_ranks_run(g, call);
+    } else {
+        Py_BEGIN_ALLOW_THREADS;
+        result = ac_ranks_run(g, call);
+        Py_END_ALLOW_THREADS;
+    }
+    if (result < 0) lose(c);
+    return result;
+}
+
+static char *data_of(PyObject *o) { return ac_is_tensor(o) ? ac_data(ac_unwrap(o)) : NULL; }
+
+/* run(collective, combination, from, to, elements, root, divisor, said) -> whether the ranks agree; between begin and
+ * end. `from` and `to` are tensors or None. */
+static PyObject *run(PyObject *self, PyObject *args) {
+    PyObject *from, *to;
+    int kind, how, root, divisor;
+    long long n;
+    unsigned long long said;
+    if (!PyArg_ParseTuple(args, "iiOOLiiK", &kind, &how, &from, &to, &n, &root, &divisor, &said)) return NULL;
+    running c = {.r = (PyRanks *)self};
+    if (!c.r->memory.obj) return PyErr_SetString(PyExc_RuntimeError, "the group shares no memory"), NULL;
+    ac_rank_call call = {.kind = (ac_collective)kind,
+                         .how = (ac_combine)how,
+                         .dtype = ac_is_tensor(from) ? ac_unwrap(from)->dtype : AC_uint8,
+                         .n = n,
+                         .from = data_of(from),
+                         .to = data_of(to),
+                         .root = root,
+                         .divisor = divisor,
+                         .said = said};
+    int result = run_in_memory(&c, &call, 0);
+    return result < 0 ? NULL : PyBool_FromLong(result == 0);
+}
+
+/* -- at once ---------------------------------------------------------------------------------------- */
+
+/* Whether its memory can be read and written as it is. */
+static bool lies_in_a_row(PyObject *o) {
+    if (!ac_is_tensor(o)) return false;
+    const ac_tensor *t = ac_unwrap(o);
+    return !t->is_part && ac_device_of(t) == AC_CPU && ac_is_contiguous(t);
+}
+
+static int op_of(const PyRanks *r, PyObject *o) {
+    for (int i = 0; i < N_OPS; i++)
+        if (PyTuple_GET_ITEM(r->ops, i) == o) return i;
+    return -1;
+}
+
+static bool has_op(ac_dtype dtype, int op) {
+    bool bitwise = op - 1 >= AC_COMBINE_AND;
+    return op >= 0 && (ac_is_floating(dtype) ? !bitwise : op != OP_AVG);
+}
+
+/* Whether the call can run at once: its arguments are good and need no copy. */
+static bool read_call(const PyRanks *r, ac_collective kind, PyObject *to, PyObject *from, int op, ac_rank_call *c) {
+    if (kind == AC_MEET) {
+        *c = (ac_rank_call){.kind = kind, .dtype = AC_uint8, .divisor = 1};
+        return true;
+    }
+    if (!lies_in_a_row(from) || !lies_in_a_row(to)) return false;
+    const ac_tensor *source = ac_unwrap(from), *target = ac_unwrap(to);
+    bool reduces = kind == AC_ALL_REDUCE || kind == AC_REDUCE_SCATTER;
+    int64_t n = kind == AC_REDUCE_SCATTER ? target->numel : source->numel;
+    int64_t given = kind == AC_REDUCE_SCATTER ? n * r->ranks.size : n,
+            taken = kind == AC_ALL_GATHER ? n * r->ranks.size : n;
+    if (source->dtype != target->dtype || source->numel != given || target->numel != taken) return false;
+    if (reduces && !has_op(source->dtype, op)) return false;
+    *c = (ac_rank_call){.kind = kind,
+                        .how = (ac_combine)(op > OP_AVG ? op - 1 : AC_COMBINE_SUM),
+                        .dtype = source->dtype,
+                        .n = n,
+                        .divisor = op == OP_AVG ? r->ranks.size : 1};
+    return true;
+}
+
+/* Borrowed: the words of a call, which the group is asked for once; NULL with an error. */
+static const words *words_of(PyRanks *r, const ac_rank_call *c, int op, PyObject *op_object) {
+    for (int i = 0; i < MOST_WORDS; i++) {
+        const words *w = &r->kept[i];
+        if (w->known && w->kind == c->kind && w->n == c->n && w->dtype == c->dtype && w->op == op && w->root == c->root)
+            return w;
+    }
+    unsigned long long said;
+    const char *text;
+    PyObject *made = PyObject_CallMethod(r->owner, "_in_words", "iLOOi", (int)c->kind, (long long)c->n,
+                                         ac_py->dtypes[c->dtype], op_object, c->root);
+    if (!made || !PyArg_ParseTuple(made, "Ks", &said, &text)) return Py_XDECREF(made), NULL;
+    words *w = &r->kept[r->next_kept];
+    r->next_kept = (r->next_kept + 1) % MOST_WORDS;
+    *w = (words){.known = true, .kind = c->kind, .dtype = c->dtype, .op = op, .root = c->root, .n = c->n, .said = said};
+    (void)strncpy(w->text, text, TEXT_BYTES - 1);
+    Py_DECREF(made);
+    return w;
+}
+
+/* In this thread's turn. */
+static PyObject *run_at_once(running *c, ac_rank_call *call, int op, PyObject *op_object, PyObject *to) {
+    PyRanks *r = c->r;
+    c->words = words_of(r, call, op, op_object);
+    if (!c->words) return NULL;
+    call->said = c->words->said;
+    memcpy(r->doing.buf, c->words->text, TEXT_BYTES);
+    *(int64_t *)r->entered.buf = c->number;
+    int result = run_in_memory(c, call, call->n * ac_itemsize(call->dtype));
+    if (result < 0) return NULL;
+    if (result > 0) return PyObject_CallMethod(r->owner, "_differ", "sO", c->words->text, to);
+    if (call->kind != AC_MEET) ac_wrote(ac_unwrap(to));
+    Py_RETURN_TRUE;
+}
+
+enum { KIND, TO, FROM, OP, ROOT, N_ARGS };
+
+/* at_once(collective, to, from, op, root) -> True: it has run. False: arguments or other operations are in the way. */
+static PyObject *at_once(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    running c = {.r = (PyRanks *)self};
+    ac_rank_call call;
+    if (n != N_ARGS) return PyErr_Format(PyExc_TypeError, "expected %d arguments, got %zd", N_ARGS, n);
+    long kind = PyLong_AsLong(args[KIND]), root = PyLong_AsLong(args[ROOT]);
+    if (PyErr_Occurred()) return NULL;
+    int op = args[OP] == Py_None ? -1 : op_of(c.r, args[OP]);
+    if (!c.r->memory.obj || !read_call(c.r, (ac_collective)kind, args[TO], args[FROM], op, &call)) Py_RETURN_FALSE;
+    if (call.kind != AC_MEET) {
+        AC_PY_TRY(ac_settle(ac_unwrap(args[FROM])));
+        AC_PY_TRY(ac_settle(ac_unwrap(args[TO])));
+    }
+    call.from = data_of(args[FROM]), call.to = data_of(args[TO]), call.root = (int)root;
+    c.number = begin_here(c.r);
+    if (c.number == 0) Py_RETURN_FALSE;
+    PyObject *result = run_at_once(&c, &call, op, args[OP], args[TO]);
+    end_here(c.r);
+    return result;
+}
+
+/* -- the type --------------------------------------------------------------------------------------- */
+
+/* Ranks(owner, the reductions, the board's number and text for the group) */
+static PyObject *ranks_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *owner, *ops, *entered, *doing;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "OO!OO", &owner, &PyTuple_Type, &ops, &entered, &doing)) return NULL;
+    PyRanks *r = (PyRanks *)type->tp_alloc(type, 0);
+    if (!r) return NULL;
+    r->owner = Py_NewRef(owner), r->ops = Py_NewRef(ops);
+    r->turn = PyThread_allocate_lock();
+    if (!r->turn) return PyErr_NoMemory(), Py_DECREF(r), NULL;
+    if (PyObject_GetBuffer(entered, &r->entered, PyBUF_WRITABLE) < 0 ||
+        PyObject_GetBuffer(doing, &r->doing, PyBUF_WRITABLE) < 0)
+        return Py_DECREF(r), NULL;
+    if (PyTuple_GET_SIZE(ops) != N_OPS || r->entered.len != sizeof(int64_t) || r->doing.len != TEXT_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "the reductions or the board's fields are other than the core's");
+        return Py_DECREF(r), NULL;
+    }
+    return (PyObject *)r;
+}
+
+/* share(memory, rank, size, bytes of a buffer, whether calls are compared, looks before a thread sleeps: the group's
+ * and others) */
+static PyObject *share(PyObject *self, PyObject *args) {
+    PyRanks *r = (PyRanks *)self;
+    PyObject *memory;
+    int rank, size, checked, spins[2];
+    long long bytes;
+    if (!PyArg_ParseTuple(args, "OiiLpii", &memory, &rank, &size, &bytes, &checked, &spins[0], &spins[1])) return NULL;
+    if (PyObject_GetBuffer(memory, &r->memory, PyBUF_WRITABLE) < 0) return NULL;
+    if (size < 1 || size > AC_MOST_RANKS || rank < 0 || rank >= size || bytes < 64 * size || bytes % 128 != 0 ||
+        r->memory.len < ac_ranks_bytes(size, bytes)) {
+        PyBuffer_Release(&r->memory);
+        PyErr_SetString(PyExc_ValueError, "the memory does not fit so many ranks with buffers of this size");
+        return NULL;
+    }
+    ac_rank_line *lines = r->memory.buf;
+    r->ranks =
+        (ac_ranks){.lines = lines, .buffers = (char *)(lines + size), .rank = rank, .size = size, .bytes = bytes};
+    r->checked = checked, r->spins[0] = spins[0], r->spins[1] = spins[1];
+    return none();
+}
+
+/* unshare(): gives the memory back */
+static PyObject *let_go(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyBuffer_Release(&((PyRanks *)self)->memory);
+    return none();
+}
+
+static int traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(((PyRanks *)self)->owner);
+    Py_VISIT(Py_TYPE(self));
+    return 0;
+}
+
+static int clear(PyObject *self) {
+    Py_CLEAR(((PyRanks *)self)->owner);
+    return 0;
+}
+
+static void dealloc(PyObject *self) {
+    PyRanks *r = (PyRanks *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(r->owner);
+    Py_CLEAR(r->ops);
+    PyBuffer_Release(&r->entered);
+    PyBuffer_Release(&r->doing);
+    PyBuffer_Release(&r->memory);
+    if (r->turn) PyThread_free_lock(r->turn);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {{"share", share, METH_VARARGS, NULL},
+                                {"unshare", let_go, METH_NOARGS, NULL},
+                                {"give", give, METH_NOARGS, NULL},
+                                {"begin", begin, METH_NOARGS, NULL},
+                                {"end", end, METH_NOARGS, NULL},
+                                {"begin_here", py_begin_here, METH_NOARGS, NULL},
+                                {"end_here", py_end_here, METH_NOARGS, NULL},
+                                {"run", run, METH_VARARGS, NULL},
+                                {"at_once", (PyCFunction)(void (*)(void))at_once, METH_FASTCALL, NULL},
+                                {NULL, NULL, 0, NULL}};
+static PyType_Slot slots[] = {{Py_tp_new, ranks_new}, {Py_tp_dealloc, dealloc}, {Py_tp_traverse, traverse},
+                              {Py_tp_clear, clear},   {Py_tp_methods, methods}, {0, NULL}};
+static PyType_Spec spec = {"ampc._C.Ranks", sizeof(PyRanks), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
+
+/* -- beside the type -------------------------------------------------------------------------------- */
+
 /* _settle(tensor): a factor that was left for later is multiplied in */
 static PyObject *settle(PyObject *module, PyObject *o) {
     (void)module;
     if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
     AC_PY_TRY(ac_settle(ac_unwrap(o)));
-    Py_RETURN_NONE;
-}
-
-static char *data_of(PyObject *o) { return ac_is_tensor(o) ? ac_data(ac_unwrap(o)) : NULL; }
-
-enum { GROUP, KIND, HOW, FROM, TO, N, ROOT, DIVISOR, SAID, UNCHECKED, SPINS, WAITS, N_ARGS };
-
-/* _ranks_run(group, collective, combination, from, to, elements, root, divisor, said, unchecked, spins, waits)
- * -> whether the ranks agree */
-static PyObject *ranks_run(PyObject *module, PyObject *const *args, Py_ssize_t n) {
-    long long numbers[N_ARGS];
-    (void)module;
-    if (n != N_ARGS) return PyErr_Format(PyExc_TypeError, "expected %d arguments, got %zd", N_ARGS, n);
-    shared *s = PyCapsule_GetPointer(args[GROUP], NAME);
-    if (!s) return NULL;
-    for (int i = 0; i < N_ARGS; i++) {
-        bool number = i != GROUP && i != FROM && i != TO && i != WAITS;
-        numbers[i] = number ? PyLong_AsLongLong(args[i]) : 0;
-        if (numbers[i] == -1 && PyErr_Occurred()) return NULL;
-    }
-    ac_rank_call call = {.kind = (ac_collective)numbers[KIND],
-                         .how = (ac_combine)numbers[HOW],
-                         .dtype = ac_is_tensor(args[FROM]) ? ac_unwrap(args[FROM])->dtype : AC_uint8,
-                         .n = numbers[N],
-                         .from = data_of(args[FROM]),
-                         .to = data_of(args[TO]),
-                         .root = (int)numbers[ROOT],
-                         .divisor = (int)numbers[DIVISOR],
-                         .said = (uint64_t)numbers[SAID],
-                         .unchecked = numbers[UNCHECKED] != 0};
-    ac_ranks *g = &s->ranks;
-    int result;
-    g->spins = (int)numbers[SPINS], g->waits = ask, g->context = args[WAITS];
-    Py_BEGIN_ALLOW_THREADS;
-    result = ac_ranks_run(g, &call);
-    Py_END_ALLOW_THREADS;
-    if (result < 0) return NULL;
-    return PyBool_FromLong(result == 0);
+    return none();
 }
 
 /* _ranks_combine(combination, parts, count, divisor, out): of `count` arrays of out's length, which lie in a row */
@@ -110,13 +393,15 @@ static PyObject *ranks_combine(PyObject *module, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS;
     ac_cpu_combine((ac_combine)how, t->dtype, to->numel, count, from, divisor, to->dtype, ac_data(to));
     Py_END_ALLOW_THREADS;
-    Py_RETURN_NONE;
+    return none();
 }
 
-static PyMethodDef functions[] = {{"_ranks_open", ranks_open, METH_VARARGS, NULL},
-                                  {"_ranks_run", (PyCFunction)(void (*)(void))ranks_run, METH_FASTCALL, NULL},
-                                  {"_ranks_combine", ranks_combine, METH_VARARGS, NULL},
-                                  {"_settle", settle, METH_O, NULL},
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"_ranks_combine", ranks_combine, METH_VARARGS, NULL}, {"_settle", settle, METH_O, NULL}, {NULL, NULL, 0, NULL}};
 
-int ac_ranks_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int ac_ranks_init(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
+    int failed = type ? PyModule_AddObjectRef(module, "Ranks", type) : -1;
+    Py_XDECREF(type);
+    return failed ? -1 : PyModule_AddFunctions(module, functions);
+}

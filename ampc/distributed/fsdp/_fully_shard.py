@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NoReturn, Optional, Set, Tuple, Union
 
 from ..._C import Tensor
+from ..._events import announce
 from ..._missing import absent_from
 from ...nn.modules.container import ModuleDict, ModuleList
 from ...nn.modules.module import Module
@@ -38,38 +39,54 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
         module: a Module, or a list of Modules whose parameters are one group; these must all run in each pass.
         mesh: of one dimension, over which rows are spread; or of two, where the first has replicas. By default all processes.
         reshard_after_forward: True: the whole is given back after forward, and gathered again for backward. False: it stays for backward. None: True,
-            but False for the outermost module.
+            but False for the outermost module. A number: between forward and backward so many neighbours hold the whole together, and gather it
+            from each other; it must divide the number of processes that rows are spread over. 1 means False, and all of them True.
         shard_placement_fn: for a parameter None or Shard(0), which mean the same; others are refused.
         mp_policy: dtypes, see MixedPrecisionPolicy.
         offload_policy: OffloadPolicy(). CPUOffloadPolicy is refused.
         ignored_params: parameters that stay whole, and whose gradients are not reduced.
 
-    ValueError for parameters without dimensions, on a GPU or 'meta', or held by a module that another call has sharded; NotImplementedError for
-    options that are not there; RuntimeError where the processes' modules differ."""
+    ValueError for parameters without dimensions, on a GPU or 'meta', or held by a module that another call has sharded, and for a number that does
+    not divide; NotImplementedError for options that are not there; RuntimeError where the processes' modules differ."""
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
-    _check(modules, reshard_after_forward, offload_policy)
+    _check(modules, offload_policy)
     mesh = init_device_mesh("cpu", (get_world_size(),)) if mesh is None else mesh
     if not isinstance(mesh, DeviceMesh) or mesh.ndim > 2:
         raise ValueError(f"fully_shard: `mesh` must be a DeviceMesh of one or two dimensions, got {mesh!r}")
+    reshard_after_forward, neighbours = _resharding(reshard_after_forward, mesh)
     found = _parameters(modules, ignored_params or set())
     _check_parameters(found, shard_placement_fn)
     _check_alike(found, mesh)
     params = [SplitParameter(name, param, places, mesh, mp_policy.param_dtype) for name, param, places in found]
     group = ParameterGroup(params, mesh, mp_policy) if params else None
+    if group is not None and neighbours:
+        group.keep_near(neighbours)
     inner = [m._fsdp_state for one in modules for m in one.modules() if isinstance(m, FSDPModule)]
-    state = State(modules, group, mesh, mp_policy, None if reshard_after_forward is None else bool(reshard_after_forward), inner)
+    state = State(modules, group, mesh, mp_policy, reshard_after_forward, inner)
     for (_, param, _places), split in zip(found, params):
         param._is_sharded = True  # type: ignore[attr-defined]  # who holds it elsewhere is told
         split.put(split.shard)
     for one in modules:
         _wrap(one, state)
+    announce.parameters_sharded([param for _, param, _places in found])
     return module
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
-def _check(modules: List[Any], reshard_after_forward: Any, offload_policy: Any) -> None:
+def _resharding(value: Union[bool, int, None], mesh: DeviceMesh) -> Tuple[Optional[bool], int]:
+    """Whether the whole is given back after forward, and how many neighbours keep it together then; 0: none do."""
+    if value is None or isinstance(value, bool):
+        return value, 0
+    size = mesh.size(mesh.ndim - 1)
+    if not isinstance(value, int) or value < 1 or size % value:
+        raise ValueError(f"fully_shard: `reshard_after_forward` must be True, False, None, or a number that divides the {size} processes of the "
+                         f"mesh's last dimension, got {value!r}")
+    return value > 1, value if 1 < value < size else 0
+
+
+def _check(modules: List[Any], offload_policy: Any) -> None:
     for one in modules:
         if not isinstance(one, Module):
             raise ValueError(f"fully_shard: expected a Module or a list of Modules, got {type(one).__name__}")
@@ -79,8 +96,6 @@ def _check(modules: List[Any], reshard_after_forward: Any, offload_policy: Any) 
             raise ValueError(f"fully_shard: {type(one).__name__} is sharded already")
     if not modules:
         raise ValueError("fully_shard: the list of modules is empty")
-    if reshard_after_forward is not None and not isinstance(reshard_after_forward, bool):
-        raise NotImplementedError("fully_shard: `reshard_after_forward` is True, False or None; resharding to a smaller mesh is not there")
     if isinstance(offload_policy, CPUOffloadPolicy):
         raise NotImplementedError("fully_shard: CPUOffloadPolicy moves shards from a GPU to the CPU; the parameters of this backend are on the CPU "
                                   "already, so leave `offload_policy` out")

@@ -9,11 +9,12 @@ from ..._C import Tensor
 from ...autograd.grad_mode import no_grad
 from ..collectives import all_gather_into_tensor, all_reduce, reduce_scatter_tensor
 from ..device_mesh import DeviceMesh
+from ..groups import ProcessGroup
 from ..reductions import ReduceOp
-from ._parameter import SplitParameter, twins
+from ._parameter import SplitParameter, neighbours, twins
 from ._policies import MixedPrecisionPolicy
 
-Gather = Tuple[List[SplitParameter], Tensor, Any]
+Gather = Tuple[List[SplitParameter], Tensor, int, Any]  # a message: its parameters, values, how many shards come from a process, and its Work
 
 
 class ParameterGroup:
@@ -27,6 +28,8 @@ class ParameterGroup:
         self._gathers, self._reduces = twins(mesh.get_group(mesh.ndim - 1))
         self._replicas = twins(mesh.get_group(0))[1] if mesh.ndim == 2 else None
         self.is_full = False
+        self._near: Optional[ProcessGroup] = None  # the processes that hold the whole together between forward and backward
+        self._kept: List[Tuple[List[SplitParameter], Tensor]] = []  # this process' part of it meanwhile
         self._coming: List[Gather] = []  # gathers on their way
         self._versions: List[int] = []  # of the shards that are gathered
         self._before: List[int] = []  # those of the gather before
@@ -51,17 +54,33 @@ class ParameterGroup:
         """Begins to gather, unless the whole is there or on its way."""
         if self.is_full or self._coming:
             return
-        self._versions = [param.version() for param in self.params]
+        versions = [param.version() for param in self.params]
+        kept, self._kept = (self._kept if versions == self._versions else []), []
+        self._versions = versions
+        with no_grad():
+            for params, row in kept:
+                self._send_all(params, row, self._near)
+            for params in self._kinds(self.params) if not kept else []:
+                self._send_all(params, _in_a_row(params, [param.shard.detach() for param in params], 1), self._gathers)
+
+    def _send_all(self, params: List[SplitParameter], row: Tensor, group: Any) -> None:
+        out = make.empty(group.size() * row.numel(), dtype=row.dtype, device="cpu")
+        self._coming.append((params, out, params[0].group_size // group.size(), all_gather_into_tensor(out, row, group, async_op=True)))
+
+    def keep_near(self, count: int) -> None:
+        """Between forward and backward ``count`` neighbours hold the whole together. All processes of the mesh must call it."""
+        self._near = neighbours(self.mesh.get_group(self.mesh.ndim - 1), count)
+
+    def _keep(self) -> None:
+        near = self._near
+        if near is None or not self.is_full or self._versions != [param.version() for param in self.params]:
+            return
+        times = self.params[0].group_size // near.size()
         with no_grad():
             for params in self._kinds(self.params):
-                row = make.zeros(sum(param.width for param in params), dtype=params[0].dtype, device="cpu")
-                at = 0
-                for param in params:
-                    local = param.shard.detach()
-                    row[at:at + local.numel()].copy_(local.reshape(-1))
-                    at += param.width
-                out = make.empty(param.group_size * row.numel(), dtype=row.dtype, device="cpu")
-                self._coming.append((params, out, all_gather_into_tensor(out, row, self._gathers, async_op=True)))
+                begins = [near.rank() * times * param.width for param in params]
+                parts = [param.full.detach().reshape(-1)[at:at + times * param.width] for at, param in zip(begins, params)]
+                self._kept.append((params, _in_a_row(params, parts, times)))
 
     def gather(self) -> None:
         """The modules hold the whole, with the shards' values of now."""
@@ -69,12 +88,12 @@ class ParameterGroup:
             self.drop()  # a step was made since
         self.begin()
         with no_grad():
-            for params, out, work in self._coming:
+            for params, out, times, work in self._coming:
                 work.wait()
-                rows, at = out.view(params[0].group_size, -1), 0
+                rows, at = out.view(params[0].group_size // times, -1), 0
                 for param in params:
-                    param.fill(rows[:, at:at + param.width], len(params) == 1)
-                    at += param.width
+                    param.fill(rows[:, at:at + times * param.width], len(params) == 1)
+                    at += times * param.width
             if self._before and self._before != self._versions:
                 for param in self.params:
                     param.note_change()
@@ -85,11 +104,14 @@ class ParameterGroup:
         for param in self.params:
             param.show(param.full if self.is_full else param.shard)
 
-    def drop(self) -> None:
-        """The modules hold the shards. The memory of the whole is given back; what is on its way is waited for."""
-        for _, _, work in self._coming:
+    def drop(self, for_backward: bool = False) -> None:
+        """The modules hold the shards. The memory of the whole is given back; what is on its way is waited for. ``for_backward``: neighbours keep
+        the whole together, if ``keep_near`` was called."""
+        for _, _, _, work in self._coming:
             work.wait()
-        self._coming = []
+        self._coming, self._kept = [], []
+        if for_backward:
+            self._keep()
         if self.is_full:
             for param in self.params:
                 param.drop()
@@ -176,4 +198,10 @@ class ParameterGroup:
             param.full.grad = None
         self.drop()
 
-
+def _in_a_row(params: List[SplitParameter], parts: List[Tensor], times: int) -> Tensor:
+    """Parts of parameters in a row, each with zeros up to ``times`` shards."""
+    row, at = make.zeros(times * sum(param.width for param in params), dtype=params[0].dtype, device="cpu"), 0
+    for param, part in zip(params, parts):
+        row[at:at + part.numel()].copy_(part.reshape(-1))
+        at += times * param.width
+    return row

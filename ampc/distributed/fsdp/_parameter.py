@@ -11,7 +11,7 @@ from ..._C import Tensor
 from ..._storage import UntypedStorage
 from ...nn.parameter import Parameter
 from ..device_mesh import DeviceMesh
-from ..groups import ProcessGroup
+from ..groups import ProcessGroup, new_group
 from ..tensor import _over_ranks  # noqa: F401  which tells GradScaler and clipping of DTensors
 from ..tensor._dtensor import DTensor, ShardedParameter, part_of, span_of
 from ..tensor.placement_types import Replicate, Shard
@@ -111,6 +111,16 @@ class SplitParameter:
             self.shard.grad.detach().add_(grad)
         for hook in list(self.shard.__dict__.get("_after_reduction", {}).values()):
             hook(self.shard)
+
+
+def neighbours(group: ProcessGroup, count: int) -> ProcessGroup:
+    """The group of this process and those beside it, ``count`` in all, whose operations run beside others. All processes of ``group`` must
+    call it."""
+    found = group.__dict__.setdefault("_neighbours", {})
+    if count not in found:
+        begin = group.rank() // count * count
+        found[count] = new_group(group.ranks[begin:begin + count], use_local_synchronization=True, group_desc="neighbours of fully_shard")
+    return found[count]
 
 
 def twins(group: ProcessGroup) -> Tuple[ProcessGroup, ProcessGroup]:

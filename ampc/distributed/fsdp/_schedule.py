@@ -139,10 +139,10 @@ class State:
             self.group.gather()
             self._has_frozen = not all(param.is_trained for param in self.group.params)
 
-    def drop(self) -> None:
+    def drop(self, for_backward: bool = False) -> None:
         """They hold the shards."""
         if self.group is not None:
-            self.group.drop()
+            self.group.drop(for_backward)
 
     # -- forward
 
@@ -172,7 +172,7 @@ class State:
         if not self._to_run:
             self._to_run = {id(m) for m in self._modules}
             if not is_running() and (self.reshard_after_forward or not is_grad_enabled()):
-                self.drop()
+                self.drop(is_grad_enabled())
         if not is_running():
             self.schedule.end_forward(self)
         return output

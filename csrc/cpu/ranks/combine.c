@@ -22,7 +22,7 @@ typedef struct {
     ac_dtype dtype;
     ac_op op;
     int count, divisor;
-    tile divisors;
+    const tile *divisors;
 } combination;
 
 /* `to` is where a result of opmath type may go at once. */
@@ -37,28 +37,29 @@ static const void *combined(const combination *c, int64_t n, const void *const *
         x = result;
     }
     if (c->divisor == 1) return x;
-    c->loops->point[AC_OP_div][c->opmath](n, (const void *[2]){x, &c->divisors}, to, &plain);
+    c->loops->point[AC_OP_div][c->opmath](n, (const void *[2]){x, c->divisors}, to, &plain);
     return to;
 }
 
-static void fill(tile *t, ac_opmath opmath, int divisor) {
-    for (int i = 0; i < AC_TILE; i++)
+static void fill(tile *t, ac_opmath opmath, int64_t n, int divisor) {
+    for (int64_t i = 0; i < n && i < AC_TILE; i++)
         if (opmath == AC_OPMATH_F32) t->f32[i] = (float)divisor;
         else t->f64[i] = divisor;
 }
 
 void ac_cpu_combine(ac_combine how, ac_dtype dtype, int64_t n, int count, const void *const *from, int divisor,
                     ac_dtype out_dtype, void *out) {
+    tile sum, divisors; /* the latter is filled where there is a divisor */
     combination c = {.loops = ac_cpu_loops(),
                      .opmath = ac_opmath_of(dtype),
                      .dtype = dtype,
                      .count = count,
                      .divisor = divisor,
+                     .divisors = &divisors,
                      .op = operators[how]};
     bool direct = out_dtype == ac_opmath_dtype(c.opmath);
     int64_t size = ac_itemsize(out_dtype);
-    tile sum;
-    if (divisor != 1) fill(&c.divisors, c.opmath, divisor);
+    if (divisor != 1) fill(&divisors, c.opmath, n, divisor);
     for (int64_t i = 0; i < n; i += AC_TILE) {
         int64_t run = n - i < AC_TILE ? n - i : AC_TILE;
         char *to = (char *)out + i * size;

@@ -34,12 +34,13 @@ typedef enum {
 void ac_cpu_combine(ac_combine how, ac_dtype dtype, int64_t n, int count, const void *const *from, int divisor,
                     ac_dtype out_dtype, void *out);
 
-/* How far a rank is: how many pieces it has put into its buffer, combined, and read all of. */
+/* How far a rank is: how many pieces it has put into its buffer, combined, and read all of. Who sleeps for a counter
+ * sleeps on its lower half. */
 typedef struct {
     _Alignas(128) _Atomic uint64_t put;
     _Atomic uint64_t combined, done;
-    uint64_t said[2]; /* what it was called with, of the last two collectives by turns */
-    _Atomic uint32_t moves, sleepers;
+    uint64_t said[2];          /* what it was called with, of the last two collectives by turns */
+    _Atomic uint32_t sleepers; /* who sleep for one of its counters */
 } ac_rank_line;
 
 /* A group, as one of its ranks sees it. */
@@ -52,6 +53,8 @@ typedef struct {
     int spins;      /* looks before it sleeps */
     /* While a rank waits it is called every tenth of a second. Nonzero ends the collective, and the group with it. */
     int (*waits)(void *context);
+    void (*rests)(void *context,
+                  bool begins); /* is called before it sleeps for the first time, and after that; or NULL */
     void *context;
 } ac_ranks;
 
@@ -80,7 +83,7 @@ int ac_ranks_run(ac_ranks *g, const ac_rank_call *c) AC_CHECKED;
 
 /* Waits until a counter of rank `other` is at least `value`. */
 int ac_ranks_wait(ac_ranks *g, int other, const _Atomic uint64_t *counter, uint64_t value) AC_CHECKED;
-/* This rank's counters have moved: who sleeps for them wakes. */
-void ac_ranks_moved(ac_ranks *g);
+/* Sets one of this rank's counters, after all it has written before; who sleeps for it wakes. */
+void ac_ranks_set(ac_ranks *g, _Atomic uint64_t *counter, uint64_t value);
 
 #endif

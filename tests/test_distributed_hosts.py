@@ -1,0 +1,166 @@
+"""Processes on two hosts: two network namespaces of this machine with a cable between them, over Open MPI's TCP. Which ranks share a host follows from
+what the launcher says. Only the namespaces' own addresses are used."""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("mpi4py")
+import shared_ranks
+from test_distributed import HERE
+
+from ampc import _launcher as launch
+
+pytestmark = pytest.mark.cpu
+ROOT_OF_AMPC = os.path.dirname(os.path.dirname(shared_ranks.ampc.__file__))
+NET = "10.213.7."  # in namespaces of our own, so that it is nobody else's
+AGENT = """#!/bin/sh
+# agent HOST COMMAND: what ssh is elsewhere
+case $1 in {net}2|{b}) name={b};; *) name={a};; esac
+shift
+exec ip netns exec $name unshare --uts sh -c "hostname $name; $*"
+"""
+
+
+def why_not():
+    """Why there can be no two hosts here; None where there can."""
+    if launch.mpiexec() is None or not launch.is_open_mpi(launch.mpiexec()):
+        return "needs Open MPI's mpiexec"
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("unshare"):
+        return "needs root, iproute2 and unshare"
+    name = f"ampc{os.getpid()}try"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
+    if made.returncode == 0:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+        return None
+    return f"network namespaces cannot be made: {made.stderr.strip()}"
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    """Runs ``ampc run`` on two hosts: ``run(size, *args, **variables)`` with half of the processes on each."""
+    why = why_not()
+    if why is not None:
+        pytest.skip(why)
+    a, b = names = [f"ampc{os.getpid()}{which}" for which in "ab"]
+    folder = tmp_path_factory.mktemp("hosts")
+    agent = folder / "agent"
+    agent.write_text(AGENT.format(a=a, b=b, net=NET))
+    agent.chmod(0o755)
+
+    def ip(*words):
+        subprocess.run(["ip", *words], check=True)
+
+    def run(size, *args, timeout=120, **variables):
+        env = {**launch.environment(2, dict(os.environ)), "PYTHONPATH": ROOT_OF_AMPC, "PRTE_MCA_plm_ssh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include":
+               NET + "0/24", "PRTE_MCA_prte_if_include": NET + "0/24", **variables}
+        (folder / "hosts").write_text("".join(f"{NET}{number} slots={size // 2}\n" for number in (1, 2)))
+        command = [sys.executable, "-m", "ampc", "run", "--nproc", size, "--hostfile", folder / "hosts", *args]
+        inside = f"hostname {a}; exec {shlex.join(map(str, command))}"
+        with subprocess.Popen(["ip", "netns", "exec", a, "unshare", "--uts", "sh", "-c", inside], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, cwd=HERE, env=env, start_new_session=True) as running:
+            try:
+                out, err = running.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                os.killpg(running.pid, signal.SIGKILL)  # mpiexec with it
+                raise
+        return subprocess.CompletedProcess(command, running.returncode, out, err)
+
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("link", "add", "cable1", "netns", a, "type", "veth", "peer", "name", "cable2", "netns", b)
+        for number, name in enumerate(names, 1):
+            ip("-n", name, "addr", "add", f"{NET}{number}/24", "dev", f"cable{number}")
+            for link in ("lo", f"cable{number}"):
+                ip("-n", name, "link", "set", link, "up")
+        yield run
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+PROGRAM = """
+import os, socket, sys
+import ranks, shared_ranks
+import ampc.distributed as dist
+
+programs = {name: shared_ranks.PROGRAMS[name] for name in ("nan_is_in_every_rank", "many_at_once", "what_does_not_agree", "parts_are_near")}
+
+@ranks.ranks(2, 4, programs=programs)
+def two_hosts(rank, size):
+    assert "AMPC_RANKS_PER_HOST" not in os.environ
+    world, names = dist.group.WORLD, [None] * size
+    dist.all_gather_object(names, socket.gethostname())
+    assert len(set(names)) == 2 and names[:size // 2] == [names[0]] * (size // 2)
+    assert world.hosts == 2 and not world.on_one_host and (world.shared is not None) == (size > 2)
+    low = dist.new_group(list(range(size // 2)))
+    assert size == 2 or rank >= size // 2 or low.on_one_host
+
+ranks.run(sys.argv[1], programs)
+"""
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_two_hosts(hosts, tmp_path, size):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = hosts(size, tmp_path / "program.py", tmp_path, PYTHONPATH=os.pathsep.join([ROOT_OF_AMPC, HERE]))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    for rank in range(size):
+        said = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert len(said) == 5 and not any(text for text, _ in said.values()), said
+
+
+FAILS = """
+import os, signal
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group(timeout=timedelta(seconds=3))
+dist.all_reduce(ampc.ones(3))
+if dist.get_rank() == 1:
+    raise ValueError("a bad batch")
+dist.all_reduce(ampc.ones(3))
+"""
+
+
+def test_a_rank_on_another_host_that_fails(hosts, tmp_path):
+    (tmp_path / "train.py").write_text(FAILS)
+    done = hosts(2, tmp_path / "train.py")
+    assert done.returncode != 0 and "ValueError: a bad batch" in done.stderr, done.stderr
+
+
+RESTARTED = """
+import os, signal, socket
+from datetime import timedelta
+import ampc.distributed as dist
+dist.init_process_group(timeout=timedelta(seconds=10))
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and dist.get_rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.barrier()
+print(socket.gethostname()[-1], os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["OMP_NUM_THREADS"])
+dist.destroy_process_group()
+"""
+
+
+def test_all_hosts_are_started_again(hosts, tmp_path):
+    (tmp_path / "train.py").write_text(RESTARTED)
+    done = hosts(2, "--max-restarts", "1", tmp_path / "train.py", OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    assert sorted(line for line in done.stdout.split("\n") if line.startswith("[rank")) == ["[rank 0] a 1 1", "[rank 1] b 1 1"] and "restart 1 of 1" in done.stderr
+
+
+def test_a_list_of_hosts_that_is_none(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "empty").write_text("# nobody\n\n")
+    for args, text in ((("--nproc", 2, "--hostfile", tmp_path / "missing"), "the list of hosts cannot be read"),
+                       (("--nproc", 2, "--hostfile", tmp_path / "empty"), "names no host"), (("--hostfile", tmp_path / "empty"), "give it with --nproc")):
+        command = [sys.executable, "-m", "ampc", "run", *map(str, args), str(tmp_path / "train.py")]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ROOT_OF_AMPC})
+        assert done.returncode == 2 and text in done.stderr, done.stderr
