@@ -12,7 +12,7 @@ works: is_available is_initialized is_torchelastic_launched is_mpi_available is_
     DistError DistBackendError DistNetworkError DistStoreError
 gives False: is_ucc_available is_xccl_available
 is: default_pg_timeout=_library_functions.default_pg_timeout GroupMember=_library_functions.group GradBucket=nn.parallel.distributed.GradBucket
-    _pg_map=distributed.groups._groups is_gloo_available=distributed.is_available
+    _pg_map=distributed.groups._groups is_gloo_available=distributed.is_mpi_available
     DeviceMesh=distributed.device_mesh.DeviceMesh init_device_mesh=distributed.device_mesh.init_device_mesh
 class: Backend BackendConfig ProcessGroupNCCL ProcessGroupGloo FileStore TCPStore PrefixStore HashStore Store
     AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions Reducer Logger

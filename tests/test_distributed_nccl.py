@@ -242,6 +242,14 @@ def test_torchrun_itself_may_listen_at_the_port(tmp_path, simulator):
         assert statuses == [1] and f"rank 0 cannot listen at port {port}" in said[0] and "set MASTER_PORT to a free one" in said[0], said
 
 
+def test_torchs_own_launcher_starts_them(tmp_path, simulator):
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(MEETS.format("'nccl'"))
+    line = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", "-m", "ampc", "run", "train.py", "20"]
+    done = subprocess.run(line, cwd=tmp_path, env={**os.environ, **simulator, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0 and done.stdout.count("[3.0, 3.0, 3.0] nccl") == 2, done.stderr
+
+
 def test_ranks_that_do_not_come(tmp_path, simulator):
     (tmp_path / "train.py").write_text(MEETS.format("'nccl'"))
     statuses, said = start_by_variables(4, tmp_path / "train.py", 2, ranks=[0, 2], **simulator)
