@@ -49,7 +49,7 @@ def _cuda() -> list:
     else:
         found = "none can be used"
     return [("GPUs", found), ("GPU kernels", _gpu_code(note("kernels"))), ("NVIDIA driver", note("driver")), ("cuBLASLt", note("cublasLt")),
-            ("NCCL", note("nccl") + " (nothing uses it yet)"), ("cuDNN", note("cudnn"))]
+            ("NCCL", note("nccl")), ("cuDNN", note("cudnn"))]
 
 
 def _bytes(size: int) -> str:

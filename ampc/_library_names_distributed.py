@@ -3,15 +3,16 @@
 TABLE = """
 [torch.distributed .distributed_c10d]
 this part of torch.distributed is not there yet; docs/compatibility/library_names.md lists what is
-works: is_available is_initialized is_torchelastic_launched is_mpi_available is_backend_available _get_default_group init_process_group
+works: is_available is_initialized is_torchelastic_launched is_mpi_available is_nccl_available is_backend_available
+    _get_default_group init_process_group
     destroy_process_group get_rank get_world_size get_backend get_global_rank get_group_rank get_node_local_rank get_process_group_ranks new_group
     all_reduce all_gather all_gather_into_tensor all_gather_object all_to_all all_to_all_single barrier batch_isend_irecv
     broadcast broadcast_object_list gather gather_object irecv isend
     monitored_barrier recv reduce reduce_scatter reduce_scatter_tensor scatter scatter_object_list send group ReduceOp ProcessGroup Work P2POp
     DistError DistBackendError DistNetworkError DistStoreError
-gives False: is_nccl_available is_ucc_available is_xccl_available
+gives False: is_ucc_available is_xccl_available
 is: default_pg_timeout=_library_functions.default_pg_timeout GroupMember=_library_functions.group GradBucket=nn.parallel.distributed.GradBucket
-    _pg_map=distributed.groups._groups is_gloo_available=distributed.is_available
+    _pg_map=distributed.groups._groups is_gloo_available=distributed.is_mpi_available
     DeviceMesh=distributed.device_mesh.DeviceMesh init_device_mesh=distributed.device_mesh.init_device_mesh
 class: Backend BackendConfig ProcessGroupNCCL ProcessGroupGloo FileStore TCPStore PrefixStore HashStore Store
     AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions Reducer Logger

@@ -31,6 +31,17 @@ def test_a_function_that_no_library_exports_is_named(wheels):
         abi.check_names()
 
 
+def test_nccl_is_compared_where_its_wheel_is_kept(wheels):
+    assert abi.NCCL not in abi.wheels() and "of nccl" in abi.check_names()
+    path = next(wheels.glob("*/libnccl*"))
+    path.unlink()
+    assert "of nccl" not in abi.check_names()
+    abi.folder_of(abi.NCCL).mkdir()
+    (abi.folder_of(abi.NCCL) / "libnccl.so.2.names").write_text("ncclAllReduce")
+    with pytest.raises(RuntimeError, match="libnccl.* does not export .*ncclBroadcast"):
+        abi.check_names()
+
+
 def test_headers_that_are_not_found_are_no_success(wheels):
     for wheel in abi.WHEELS:
         abi.folder_of(wheel).mkdir(exist_ok=True)

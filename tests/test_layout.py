@@ -309,7 +309,9 @@ UNREAD = {
     "noop_mask.batch": "a mask's signature", "noop_mask.head": "the same", "noop_mask.token_kv": "the same", "always.step": "a schedule's signature",
     "table.max_src_column_width": "no column of the script's lines", "table.more": "torch's options of columns", "group_by_overload_name": "an operator's overloads are one function",
     "check_undefined_grad": "a gradient is never undefined to a formula", "check_grad_dtypes": "a gradient always has its tensor's dtype",
-    "device_ids": "which GPU is a barrier's matter for NCCL alone", "pg_options": "options of NCCL's", "device_id": "the same",
+    "device_ids": "which GPU is a barrier's matter for NCCL alone", "pg_options": "options of NCCL's", "device_id": "a group connects at its first operation",
+    "here.ranks": "nothing is known of other processes' hosts without MPI", "enter.doing": "the same", "saves.file": "the same",
+    "missing.group": "the same", "missing.number": "the same",
     "init_process_group.group_name": "groups have numbers", "broadcast_object_list.device": "objects travel through the host's memory",
     "masked": "no layout is sparse", "gen_non_contig_grad_outputs": "`grad_outputs` says which",
     "add_graph.verbose": "the same", "add_graph.use_strict_trace": "the same",
@@ -360,6 +362,7 @@ PROGRAMS = {"cli", "selftest", "run", "doctor", "check", "training"}
 OTHER_INTERFACES = {"_array_api": "the array API standard, whose functions of torch's names take other arguments"}
 # Of the other names that two files define, why: in torch, too, they are different functions.
 TWO_FUNCTIONS = {
+    "agrees board part": "of groups that MPI has started, and of those that variables have",
     "backward": "Tensor.backward takes the gradient of one tensor, autograd.backward of many",
     "current_device device_count get_rng_state is_available is_initialized manual_seed set_rng_state synchronize": "of each kind of device",
     "functional_call": "func's, and nn.utils.stateless's older one, which warns",

@@ -1,6 +1,7 @@
-"""What csrc/cuda/abi.h says of the CUDA driver, cuBLASLt and cuDNN, against NVIDIA's own headers and libraries of PyPI; no GPU is needed.
+"""What csrc/cuda/abi.h says of the CUDA driver, cuBLASLt, cuDNN and NCCL, against NVIDIA's own headers and libraries of PyPI; no GPU is needed.
 
-    python tools/abi.py    # exit status 1 where something differs; one line, and 0, where the wheels or nvcc are not to be had
+    python tools/abi.py           # exit status 1 where something differs; one line, and 0, where the wheels or nvcc are not to be had
+    python tools/abi.py --nccl    # NCCL, too, whose wheel has 300 MB; from then on its header is compared without the option
 
 1. csrc/cuda/abi_check.c compiles with the real headers: every constant, type and function. With a wrong constant it does not.
 2. The libraries export every function that csrc/cuda/load.c looks up. Of the driver there is no library to be had; its header declares them.
@@ -24,10 +25,16 @@ from typing import Dict, List, Optional, Set
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "abi"
 WHEELS = ("nvidia-cuda-runtime==13.5.37", "nvidia-cuda-crt==13.5.37", "nvidia-cuda-cccl==13.3.5.0.6", "nvidia-cublas==13.10.0.20", "nvidia-cudnn-cu13==9.28.1.4")
-LIBRARIES = {"cublasLt": "libcublasLt.so.", "cudnn": "libcudnn.so."}  # by the prefix of their functions
+NCCL = "nvidia-nccl-cu13==2.32.3"
+LIBRARIES = {"cublasLt": "libcublasLt.so.", "cudnn": "libcudnn.so.", "nccl": "libnccl.so."}  # by the prefix of their functions
 VERSIONS = {"cudnn": {"cudnnGetVersion"}}  # looked up by load.c beside those of abi.h
 SECONDS = 90  # that a wheel may take to arrive
 CC, NVCC = os.environ.get("CC", "cc"), shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+
+
+def wheels() -> List[str]:
+    """Those to compare with: NCCL's where it is kept or asked for."""
+    return [*WHEELS, *([NCCL] if "--nccl" in sys.argv or folder_of(NCCL).exists() else [])]
 
 
 class Unavailable(Exception):
@@ -94,19 +101,20 @@ def compile_check(includes: List[str], source: Path) -> subprocess.CompletedProc
 
 def check_headers() -> str:
     """abi_check.c with the real headers; and that it would notice."""
-    includes = ["-Icsrc", *(f"-I{folder_of(wheel) / 'include'}" for wheel in WHEELS)]
+    includes = ["-Icsrc", *(f"-I{folder_of(wheel) / 'include'}" for wheel in wheels())]
+    with_nccl = NCCL in wheels()
     macros = run([CC, "-dM", "-E", *includes, "csrc/cuda/abi_check.c"])
-    for macro in ("AC_CUDA_HEADERS", "AC_CUBLASLT_HEADERS", "AC_CUDNN_HEADERS"):
+    for macro in ("AC_CUDA_HEADERS", "AC_CUBLASLT_HEADERS", "AC_CUDNN_HEADERS", *(["AC_NCCL_HEADERS"] if with_nccl else [])):
         if not re.search(rf"#define {macro}\b", macros):
             raise RuntimeError(f"{macro} is not set: abi_check.c has not found the real headers")
     done = compile_check(includes, ROOT / "csrc/cuda/abi_check.c")
     if done.returncode:
         raise RuntimeError(done.stderr)
-    for wrong in ("AC_CU_L2_BYTES, 38", "AC_LT_EPILOGUE_BIAS, 4", "AC_DNN_IDENTITY, 5"):
+    for wrong in ("AC_CU_L2_BYTES, 38", "AC_LT_EPILOGUE_BIAS, 4", "AC_DNN_IDENTITY, 5", *(["AC_NCCL_AVG, 4"] if with_nccl else [])):
         if not notices(includes, wrong):
             raise RuntimeError(f"a wrong value of {wrong.split(',')[0]} compiles: nothing was compared")
     version = re.search(r"#define CUDA_VERSION (\d+)", macros)
-    return f"headers: {version.group(1) if version else '?'} of CUDA, cuBLASLt and cuDNN as abi.h says"
+    return f"headers: {version.group(1) if version else '?'} of CUDA, cuBLASLt{', cuDNN and NCCL' if with_nccl else ' and cuDNN'} as abi.h says"
 
 
 def notices(includes: List[str], constant: str) -> bool:
@@ -123,7 +131,7 @@ def notices(includes: List[str], constant: str) -> bool:
 def loaded() -> Dict[str, Set[str]]:
     """The functions that are looked up, by their library."""
     program = '#include "cuda/abi.h"\n#define CU(name, ...) @name@\n#define LT(result, name, ...) @name@\n'
-    text = run([CC, "-E", "-P", "-Icsrc", "-x", "c", "-"], input=program + "AC_CU_FUNCTIONS(CU) AC_LT_FUNCTIONS(LT) AC_DNN_FUNCTIONS(CU)")
+    text = run([CC, "-E", "-P", "-Icsrc", "-x", "c", "-"], input=program + "AC_CU_FUNCTIONS(CU) AC_LT_FUNCTIONS(LT) AC_DNN_FUNCTIONS(CU) AC_NCCL_FUNCTIONS(LT)")
     names = set(re.findall(r"@\s*(\w+)\s*@", text))
     found = {prefix: {name for name in names if name.startswith(prefix)} | VERSIONS.get(prefix, set()) for prefix in LIBRARIES}
     if not all(found.values()):
@@ -134,12 +142,14 @@ def loaded() -> Dict[str, Set[str]]:
 def check_names() -> str:
     """Every function that is looked up is exported."""
     have: Dict[str, Set[str]] = {}
-    for wheel in WHEELS:
+    for wheel in wheels():
         for path in folder_of(wheel).glob("*.names"):
             prefix = next(p for p, file in LIBRARIES.items() if path.name.startswith(file))
             have[prefix] = set(path.read_text().split())
     said = []
     for prefix, names in loaded().items():
+        if prefix not in have and prefix == "nccl":
+            continue  # its wheel was not asked for
         missing = sorted(names - have[prefix])
         if missing:
             raise RuntimeError(f"{LIBRARIES[prefix]}* does not export {', '.join(missing)}")
@@ -187,7 +197,7 @@ def check_structs() -> str:
 def missing_wheel() -> Optional[str]:
     """Why the wheels cannot be had, or None."""
     try:
-        for wheel in WHEELS:
+        for wheel in wheels():
             keep(wheel)
     except Unavailable as error:
         return str(error)

@@ -268,7 +268,7 @@ def summary_page() -> str:
 
 **What does not.**
 
-- Several processes on GPUs (NCCL), and models whose parameters are spread over GPUs; [on CPUs](distributed.md) both are there.
+- Models whose parameters are spread over GPUs; [on CPUs](distributed.md) they are there. Several processes on GPUs (NCCL) have run on a simulator alone.
 - {n['absent']} names are absent: {absent_by_area()}.
 - {n['refused']} names can be imported and refuse to be called.
 - `torch.compile` and `torch.jit` return the model unchanged.

@@ -219,7 +219,7 @@ def core_stub() -> str:
     text += "    backoff_factor: builtins.float\n    growth_interval: builtins.int\n    growth_tracker: builtins.int\n    overflows: builtins.int\n"
     text += "    def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, "
     text += "growth_interval: builtins.int, min_scale: builtins.float, max_scale: builtins.float, hysteresis: builtins.int) -> None: ...\n    def update(self, found_inf: Any) -> None: ...\n\n"
-    text += "class Ranks:\n    def __init__(self, owner: Any, ops: Any, entered: Any, doing: Any) -> None: ...\n"
+    text += "class Ranks:\n    def __init__(self, owner: Any, ops: Any) -> None: ...\n"
     text += "    def give(self) -> builtins.int: ...\n    def begin_here(self) -> builtins.int: ...\n"
     text += "".join(f"    def {name}(self) -> None: ...\n" for name in ("begin", "end", "end_here", "unshare"))
     text += "    def share(self, *args: Any) -> None: ...\n"

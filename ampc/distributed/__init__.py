@@ -1,4 +1,4 @@
-"""Training in several processes, with torch.distributed's names, on MPI.
+"""Training in several processes, with torch.distributed's names, on MPI, and on NCCL between GPUs.
 
 ``ampc run --nproc 4 train.py`` or ``mpiexec -n 4 ampc run train.py`` starts the processes, and ``init_process_group()`` connects them.
 ``groups.py`` makes groups, ``collectives.py``, ``objects.py`` and ``point_to_point.py`` move values, ``work.py`` waits for them,
@@ -41,6 +41,7 @@ from .groups import (
     is_backend_available,
     is_initialized,
     is_mpi_available,
+    is_nccl_available,
     is_torchelastic_launched,
     new_group,
 )
@@ -50,12 +51,12 @@ from .reductions import ReduceOp
 from .work import Work
 
 __all__ = ["DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "P2POp", "ProcessGroup", "ReduceOp", "Work",
-           "_get_default_group", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all", "all_to_all_single",
-           "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group", "gather", "gather_object",
-           "get_backend", "get_global_rank", "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size",
-           "group", "init_process_group", "irecv", "is_available", "is_backend_available", "is_initialized", "is_mpi_available",
-           "is_torchelastic_launched", "isend", "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-           "scatter", "scatter_object_list", "send"]
+           "_get_default_group", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+           "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group", "gather",
+           "gather_object", "get_backend", "get_global_rank", "get_group_rank", "get_node_local_rank", "get_process_group_ranks",
+           "get_rank", "get_world_size", "group", "init_process_group", "irecv", "is_available", "is_backend_available", "is_initialized",
+           "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "isend", "monitored_barrier", "new_group", "recv",
+           "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send"]
 
 if not TYPE_CHECKING:
     __getattr__ = absent_from(__name__)

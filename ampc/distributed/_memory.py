@@ -42,8 +42,8 @@ def row(t: Tensor) -> Tensor:
 
 
 def flat(tensors: List[Tensor]) -> Tensor:
-    """All values of tensors of one dtype, in a row on the CPU."""
-    return _ops.cat([row(t).reshape(-1) for t in tensors])
+    """All values of tensors of one dtype, in a row on their device."""
+    return _ops.cat([t.contiguous().reshape(-1) for t in tensors])
 
 
 def bring_back(t: Tensor, moved: Tensor) -> None:

@@ -1,27 +1,21 @@
-"""MPI, through mpi4py: loaded when the first group is made, and ended with the process."""
+"""MPI, through mpi4py: loaded when the first group is made, and ended with the process. ``_store`` has the same functions without MPI."""
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
-import signal
-import sys
-import threading
-import time
-import traceback
-from typing import TYPE_CHECKING, Any, Callable, Dict
+import zlib
+from array import array
+from typing import TYPE_CHECKING, Any, Dict, List
 
 from .._launcher import INSTALL
-from ..multiprocessing.spawn import spawned
-from .errors import DistBackendError, DistNetworkError
+from . import _ends
+from .errors import DistNetworkError
 
 if TYPE_CHECKING:
     from ._board import Board
 
-LINGER = 2.0  # seconds in which the others may learn why this process has failed
 _found: Dict[str, Any] = {}
-before_the_end: Callable[[], Any] = bool  # what ends the groups
 
 
 def is_installed() -> bool:
@@ -50,7 +44,7 @@ def start() -> Any:
 
     _found["board"] = Board(MPI, MPI.COMM_WORLD)
     _found["MPI"] = MPI
-    _listen_to_the_end(MPI, started_here)
+    _ends.listen_to_the_end(_found["board"], MPI.COMM_WORLD.size, MPI.Finalize if started_here else bool)
     return MPI
 
 
@@ -59,73 +53,15 @@ def board() -> Board:
     return _found["board"]
 
 
-# -- the end of the process --------------------------------------------------------------------------------------------
+def agrees(comm: Any, same: str) -> bool:
+    """Whether all ranks of a communicator say the same."""
+    MPI = start()
+    number = zlib.crc32(same.encode())
+    mine, most = array("q", (number, -number)), array("q", (0, 0))
+    comm.Allreduce(mine, most, MPI.MAX)
+    return most[0] == -most[1]
 
 
-def _listen_to_the_end(MPI: Any, started_here: bool) -> None:
-    before, _found["process"] = sys.excepthook, os.getpid()
-
-    def fail(error: BaseException) -> None:
-        if _is_own():
-            board().fail(_in_short(error))
-
-    def note(kind: Any, error: BaseException, trace: Any) -> None:
-        fail(error)
-        before(kind, error, trace)
-
-    sys.excepthook = note
-
-    def end() -> None:
-        if not _is_own():
-            return
-        try:
-            if not board().failed():
-                before_the_end()
-        except DistBackendError as error:
-            print(f"ampc.distributed: {error}", file=sys.stderr)
-            board().fail(str(error))
-        if board().failed():
-            _linger()
-        else:
-            board().leave()
-            if started_here:
-                MPI.Finalize()
-
-    if spawned.folder is None:
-        atexit.register(end)
-    else:
-        spawned.failed, spawned.ended = fail, end
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminated)
-
-
-def _is_own() -> bool:
-    """Whether this process has started MPI, and is not forked from one that has, such as a DataLoader's worker."""
-    return _found["process"] == os.getpid()
-
-
-def _in_short(error: BaseException) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    where = f" ({last[0].filename}:{last[0].lineno})" if last else ""
-    return f"{type(error).__name__}: {error}{where}"
-
-
-def _linger() -> None:
-    """MPI ends the other processes when this one is gone, so they get a moment to say why they failed."""
-    end = time.monotonic() + LINGER
-    while time.monotonic() < end and not board().all_know():
-        time.sleep(0.02)
-    time.sleep(0.1)
-
-
-def _terminated(number: int, frame: Any) -> None:
-    """mpiexec ends all processes when one has died, which is then named; else the signal does what it does without this."""
-    ranks = list(range(_found["MPI"].COMM_WORLD.size))
-    end = time.monotonic() + 0.3
-    while _is_own() and time.monotonic() < end and not board().failed():
-        gone = board().gone(ranks)
-        if gone is not None:
-            raise DistBackendError(f"{gone}; the launcher ends all processes")
-        time.sleep(0.02)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+def part(comm: Any, members: List[int], tag: int) -> Any:
+    """A communicator of some of the processes, which alone call it."""
+    return comm.Create_group(comm.group.Incl(members), tag)

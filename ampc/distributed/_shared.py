@@ -98,11 +98,12 @@ def _opened(host: Any, descriptor: int, name: str) -> Optional[int]:
 
 
 class Shared:
-    """The memory of a group's ranks on this host, for the group's ``Ranks``. Making it is collective over the communicator ``host``."""
+    """The memory of a group's ranks on this host, for the group's ``Ranks``, and the board's ``fields`` for it. Making it is collective over the
+    communicator ``host``."""
 
-    def __init__(self, host: Any, ranks: _C.Ranks, checks: bool) -> None:
+    def __init__(self, host: Any, ranks: _C.Ranks, checks: bool, fields: Tuple[Any, Any]) -> None:
         spins = (HELPER_SPINS, SPINS) if host.size <= (os.cpu_count() or 1) else (0, 0)
-        ranks.share(shared_memory(host, host.size * (_LINE + 2 * BUFFER)), host.rank, host.size, BUFFER, checks, *spins)
+        ranks.share(shared_memory(host, host.size * (_LINE + 2 * BUFFER)), host.rank, host.size, BUFFER, checks, *spins, *fields)
         self._ranks = ranks
 
     def _run(self, kind: int, same: str, how: int = 0, given: Any = None, result: Any = None, n: int = 0, root: int = 0, divisor: int = 1) -> bool:

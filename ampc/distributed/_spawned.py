@@ -12,11 +12,16 @@ from typing import List, Optional
 
 from .. import _launcher
 from ..multiprocessing.spawn import spawned
-from . import _stand_in
+from . import _mpi, _stand_in
 from .errors import DistNetworkError
 
 _started: List[subprocess.Popen] = []
 ADVICE = "start the script with `ampc run --nproc {}` and without spawn"
+
+
+def can_connect() -> bool:
+    """Whether this is a process of ``multiprocessing.spawn`` that MPI can be told of."""
+    return spawned.folder is not None and _mpi.is_installed()
 
 
 def become_rank(rank: int, size: int, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Groups of processes: ``init_process_group`` connects those that mpiexec has started, ``new_group`` makes smaller ones."""
+"""Groups of processes: ``init_process_group`` connects those that a launcher has started, ``new_group`` makes smaller ones."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from datetime import timedelta
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 
 from .. import _C, _launcher
-from .._callers import warn
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
-from . import _mpi, _spawned
+from . import _ends, _gpus, _mpi, _spawned, _store
+from ._backends import Backends, Ways
 from ._shared import MOST, OPS, Shared, call_in_words, checksum_of
 from .errors import DistBackendError
-from .work import Work, Worker, seconds_of
+from .work import Message, Work, Worker, seconds_of
 
 _groups: Dict[Any, str] = {}  # the groups that this process is a member of, and their backends; torch's _pg_map
 _last_number, _calls = [0], itertools.count(1)  # of a group that this process is in; of calls of new_group, which all processes make
-_told: List[str] = []
 
 
 def _never(*call: Any) -> bool:
@@ -31,13 +30,15 @@ def _never(*call: Any) -> bool:
 class ProcessGroup:
     """Some of the processes, each with a rank of its own in the group. ``init_process_group`` and ``new_group`` make them."""
 
-    def __init__(self, comm: Any, ranks: List[int], seconds: float, description: str) -> None:
-        self.comm, self.ranks, self.seconds, self.group_desc = comm, ranks, seconds, description
-        here = _mpi.board().here(ranks)
+    def __init__(self, start: Any, comm: Any, ranks: List[int], seconds: float, description: str, backends: Backends) -> None:
+        self.backends = backends
+        self.start, self.comm, self.ranks, self.seconds, self.group_desc = start, comm, ranks, seconds, description
+        self.board = start.board()
+        here = self.board.here(ranks)
         facts = comm.allgather((_last_number[0], len(here), here[0]))
         _last_number[0] = self.number = max(number for number, _, _ in facts) + 1  # the same in every process of the group
         self._mine, self._worker, self.barriers = comm.rank, Worker(), itertools.count()
-        self._order = _C.Ranks(self, OPS, *_mpi.board().fields(self.number))  # of its operations
+        self._order = _C.Ranks(self, OPS)  # of its operations
         self.at_once: Callable[..., bool] = _never  # runs a collective in shared memory, where nothing is in the way
         self.checks = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() != "OFF"
         self.broken = ""  # why it cannot be used any more
@@ -50,6 +51,8 @@ class ProcessGroup:
             self._share(here)
         self._twins: List[ProcessGroup] = []
         self._last = "nothing", 0
+        self._has_told = False
+        self._ways = Ways(self, backends)
 
     def rank(self) -> int:
         """This process' rank in the group."""
@@ -60,8 +63,8 @@ class ProcessGroup:
         return len(self.ranks)
 
     def name(self) -> str:
-        """'mpi'"""
-        return "mpi"
+        """'mpi', 'nccl', or for each kind of device: 'cpu:mpi,cuda:nccl'."""
+        return self.backends.name()
 
     @property
     def group_name(self) -> str:
@@ -69,19 +72,24 @@ class ProcessGroup:
         return str(self.number)
 
     def __repr__(self) -> str:
-        return f"<ProcessGroup {self.group_desc} on MPI, ranks {self.ranks}>"
+        return f"<ProcessGroup {self.group_desc} on {self.name()}, ranks {self.ranks}>"
+
+    @property
+    def own_rank(self) -> int:
+        """This process' rank among all."""
+        return self.ranks[self._mine]
 
     def _share(self, here: List[int]) -> None:
         host = self.comm.Split(here[0])
         try:
-            shared: Optional[Shared] = Shared(host, self._order, self.checks)
+            shared: Optional[Shared] = Shared(host, self._order, self.checks, self.board.fields(self.number))
         except OSError:
             shared = None
         if all(self.comm.allgather(shared is not None)):
             self.shared = shared
             if len(here) < len(self.ranks):
                 self.leaders = self.comm.Split(_mpi.start().UNDEFINED if host.rank else 0)
-            else:
+            elif self.backends.cpu:
                 self.at_once = self._order.at_once
 
     @property
@@ -89,7 +97,41 @@ class ProcessGroup:
         """Whether all its processes share memory."""
         return self.shared is not None and self.leaders is None
 
+    # -- ways
+
+    def way(self, what: str, *tensors: Any) -> Any:
+        """What moves these tensors: ``OverNCCL`` where all are on a GPU, and the group takes NCCL for it, else ``OverMPI``. RuntimeError for
+        tensors that the group has no backend for."""
+        return self._ways.of(what, tensors)
+
+    def way_of_barrier(self, device_ids: Any) -> Any:
+        """What a barrier goes by."""
+        return self._ways.of_barrier(device_ids)
+
+    def begin(self, messages: List[Message]) -> List[Work]:
+        """Begins messages, all together where they go by NCCL."""
+        return self._ways.begin(messages)
+
+    @property
+    def device(self) -> str:
+        """Where small messages of the package's own lie: on the CPU where the group takes its tensors, else on the current GPU."""
+        return self._ways.device
+
+    def objects(self, what: str, f: Callable[[Any], Any]) -> None:
+        """Calls ``f(by)``, in which ``by.allgather``, ``gather``, ``bcast`` and ``scatter`` exchange Python objects, and waits for it."""
+        self._ways.objects(what, f)
+
     # -- operations
+
+    @property
+    def last_number(self) -> int:
+        """The number of the operation that was begun last."""
+        return self._last[1]
+
+    def enter(self, what: str) -> None:
+        """Notes an operation that the script's thread begins."""
+        self._last = what, self._order.number()
+        self.board.enter(self.number, self._last[1], what)
 
     def need(self, what: str) -> None:
         """DistBackendError after a failure."""
@@ -103,7 +145,7 @@ class ProcessGroup:
         work = Work(self, what, number, result, finish)
 
         def run() -> None:
-            board = _mpi.board()
+            board = self.board
             self._order.begin()
             try:
                 board.enter(self.number, number, what)
@@ -126,7 +168,7 @@ class ProcessGroup:
             return False
         try:
             self._call = what, number, time.monotonic()
-            _mpi.board().enter(self.number, number, what)
+            self.board.enter(self.number, number, what)
             f()
         finally:
             self._call = None
@@ -158,7 +200,7 @@ class ProcessGroup:
         if not self.broken:
             running = what or (self._call or self._last)[0]
             self._end(f"rank {self.ranks[self._mine]} has left {running} half way: {type(error).__name__}: {error}")
-            _mpi.board().fail(self.broken)
+            self.board.fail(self.broken)
 
     def _differ(self, text: str, t: Any = None) -> NoReturn:
         """RuntimeError, which says what each process has called."""
@@ -175,30 +217,46 @@ class ProcessGroup:
 
     def look_around(self, what: str, number: int) -> None:
         """DistBackendError where a process of the group can take part in the operation no more."""
-        board = _mpi.board()
+        board = self.board
         gone = board.gone(self.ranks) or (board.ended_before(self.number, number, self.ranks) if number else None)
         if gone is not None:
             self._break(f"rank {self.ranks[self._mine]} waits in {what}: {gone}", gone)
 
     def give_up(self, what: str, number: int, seconds: float) -> NoReturn:
         """DistBackendError that names who is missing."""
-        missing = _mpi.board().missing(self.number, number, self.ranks) if number else "the other rank has not answered"
+        missing = self.board.missing(self.number, number, self.ranks) if number else "the other rank has not answered"
         self._break(f"{what} has not ended within {seconds:g} s: {missing}")
 
     def _break(self, why: str, cause: str = "") -> NoReturn:
         self._end(why)
-        _mpi.board().fail(cause or why)
+        self.board.fail(cause or why)
         raise DistBackendError(why)
+
+    def fail(self, why: str) -> NoReturn:
+        """Ends the use of the group with a DistBackendError, of which the other processes learn."""
+        self._break(why)
+
+    def tell_once(self) -> bool:
+        """Whether nobody has asked this before: the error of a group is told by one."""
+        first, self._has_told = not self._has_told, True
+        return first
+
+    def pair(self, partner: int) -> ProcessGroup:
+        """A group of this process and another one of this group, by its rank here. Both must call it."""
+        members = sorted((self._mine, partner))
+        comm = self.start.part(self.comm, members, (members[0] * self.size() + members[1]) % 30000)
+        return ProcessGroup(self.start, comm, [self.ranks[i] for i in members], self.seconds, "a pair", self.backends)
 
     def twin(self, description: str) -> ProcessGroup:
         """A group of the same processes whose operations run beside this one's. All of them must call it."""
-        self._twins.append(ProcessGroup(self.comm.Dup(), self.ranks, self.seconds, description))
+        self._twins.append(ProcessGroup(self.start, self.comm.Dup(), self.ranks, self.seconds, description, self.backends))
         return self._twins[-1]
 
     def stop(self) -> None:
         """Ends its thread, and those of its twins. DistBackendError while an operation runs."""
-        for group in (*self._twins, self):
+        for group in (*self._twins, *self._ways.pairs(), self):
             if not group.broken:
+                group._ways.stop()
                 group._worker.stop(group.seconds, group._look_at_the_last)
             group._end("the group was destroyed")
             group._order.unshare()
@@ -209,39 +267,29 @@ class ProcessGroup:
 
 
 def is_available() -> bool:
-    """Whether groups can be made: mpi4py is installed."""
+    """Whether groups can be made: mpi4py is installed, or NCCL found."""
+    return is_mpi_available() or is_nccl_available()
+
+
+def is_mpi_available() -> bool:
+    """Whether mpi4py is installed."""
     return _mpi.is_installed()
 
 
-is_mpi_available = is_available
+def is_nccl_available() -> bool:
+    """Whether NCCL is found, and a GPU for it."""
+    return not _gpus.why_no_nccl()
 
 
 def is_backend_available(backend: str) -> bool:
     """Whether ``init_process_group`` takes this backend."""
-    return str(backend).lower() in ("mpi", "gloo") and is_available()
+    name = str(backend).lower()
+    return is_nccl_available() if name == "nccl" else name in ("mpi", "gloo") and is_mpi_available()
 
 
 def is_initialized() -> bool:
     """Whether ``init_process_group`` was called."""
     return names.WORLD is not None
-
-
-def _check_backend(backend: Any, rank: int = -1) -> None:
-    """ValueError for a backend that is not here; 'gloo' is said once, by rank 0, to mean MPI."""
-    if backend is None:
-        return
-    if not isinstance(backend, str):
-        raise TypeError(f"init_process_group: `backend` must be 'mpi' or None, got {type(backend).__name__}")
-    parts = {part.rpartition(":")[2].strip().lower() for part in backend.split(",")}
-    if "nccl" in parts:
-        raise ValueError("init_process_group: NCCL is not there yet; backend='mpi' also takes tensors of a GPU, which travel through the "
-                         "host's memory")
-    if parts - {"mpi", "gloo"}:
-        raise ValueError(f"init_process_group: unknown backend {backend!r}; 'mpi' is the one that is here")
-    if "gloo" in parts and not _told:
-        _told.append(backend)
-        if (rank if rank >= 0 else _launcher.rank()) in (None, 0):
-            warn("init_process_group: the backend 'gloo' means MPI here")
 
 
 def _check_size(MPI: Any, world_size: int, rank: int) -> None:
@@ -261,28 +309,49 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
     """Connects the processes that ``ampc run --nproc``, mpiexec or ``multiprocessing.spawn`` has started; each must call it.
 
     Args:
-        backend: None or 'mpi'. 'gloo' means MPI here.
-        init_method: None, 'env://', 'tcp://…' or 'file://…', which mean the same: the launcher has said who takes part.
+        backend: 'mpi', 'nccl', which takes tensors of GPUs alone, or None: MPI, and NCCL for tensors of GPUs where all processes have it, and
+            a GPU each. 'cpu:mpi,cuda:nccl' names both. 'gloo' means MPI here.
+        init_method: None, 'env://', 'tcp://host:port' or 'file://…'. Where MPI's launcher has started the processes, it has said who takes
+            part. Without it, NCCL's processes meet at tcp://host:port, or at the variables MASTER_ADDR and MASTER_PORT.
         timeout: how long an operation waits for other processes before it is an error; 30 minutes by default.
         world_size, rank: checked against the launcher's. Processes of ``multiprocessing.spawn`` must give them, or set RANK and WORLD_SIZE.
-        group_name, pg_options, device_id: torch's for other backends; MPI needs none of them.
+        device_id: the GPU of this process, which becomes the current one.
+        group_name, pg_options: torch's, of no effect here.
 
     ValueError when called twice, for another backend or method, or with a ``store``; RuntimeError where MPI has started another number of
-    processes; DistNetworkError without mpi4py."""
+    processes, or NCCL is not found; DistNetworkError without mpi4py, or where processes do not come to MASTER_ADDR in time."""
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
-    _check_backend(backend, rank)
+    backends = Backends.of(backend, rank)
     if store is not None or init_method not in (None, "env://") and not str(init_method).startswith(("tcp://", "file://")):
-        raise ValueError("init_process_group: MPI connects the processes, without a `store`; leave `store` and `init_method` out")
+        raise ValueError("init_process_group: MPI or the variables of a launcher connect the processes, without a `store`; leave `store` and "
+                         "`init_method` out")
     seconds = seconds_of("init_process_group", default_pg_timeout if timeout is None else timeout)
-    _spawned.become_rank(rank, world_size, seconds)
+    if device_id is not None:
+        from ..cuda import set_device
+
+        set_device(device_id)
+    start, comm, backends = _connected(backends, init_method, rank, world_size, seconds)
+    start.board().come_back()
+    names.WORLD = ProcessGroup(start, comm, list(range(comm.size)), seconds, "default", backends)
+    _ends.before_the_end = _destroy_what_is_left
+    _groups[names.WORLD] = names.WORLD.name()
+
+
+def _connected(backends: Backends, init_method: Optional[str], rank: int, size: int, seconds: float) -> Tuple[Any, Any, Backends]:
+    """By MPI, whose launcher has started the processes or can connect them, else by variables, where NCCL is all that is asked for or all that
+    there is."""
+    if _launcher.rank_of_mpi() is None and backends.can_be_nccl_alone():
+        where = _store.meeting_place(init_method, rank, size)
+        if where is not None and (backends.is_nccl_alone() or (where[3] > 1 and not _spawned.can_connect() and is_nccl_available())):
+            backends.need_nccl()
+            return _store, _store.connect(where, seconds), backends.nccl_alone()
+    _spawned.become_rank(rank, size, seconds)
     MPI = _mpi.start()
-    _check_size(MPI, world_size, rank)
-    comm = MPI.COMM_WORLD.Dup()
-    _mpi.board().come_back()
-    names.WORLD = ProcessGroup(comm, list(range(comm.size)), seconds, "default")
-    _mpi.before_the_end = _destroy_what_is_left
-    _groups[names.WORLD] = "mpi"
+    _check_size(MPI, size, rank)
+    if backends.is_nccl_alone():
+        backends.need_nccl()
+    return _mpi, MPI.COMM_WORLD.Dup(), backends
 
 
 def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
@@ -346,7 +415,7 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> str:
-    """'mpi'. ValueError without a group."""
+    """'mpi', 'nccl', or 'cpu:mpi,cuda:nccl'. ValueError without a group."""
     return group_of("get_backend", group).name()
 
 
@@ -375,7 +444,7 @@ def others_that_saved(path: str) -> List[int]:
     """The other ranks of this host whose last saved file was this one; none without a group. This process saves it now."""
     if not is_initialized():
         return []
-    return _mpi.board().saves(zlib.crc32(os.path.realpath(path).encode()) + 1)
+    return group_of("others_that_saved").board.saves(zlib.crc32(os.path.realpath(path).encode()) + 1)
 
 
 def get_node_local_rank(fallback_rank: Optional[int] = None) -> int:
@@ -398,7 +467,9 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     ``GroupMember.NON_GROUP_MEMBER``. With ``use_local_synchronization`` only members call it. ``pg_options`` and ``device_id`` are torch's for
     other backends. ValueError for ranks that there are not."""
     world = group_of("new_group")
-    _check_backend(backend)
+    backends = world.backends if backend is None else Backends.of(backend)
+    if not backends.is_nccl_alone() and world.start is _store:
+        raise RuntimeError(f"new_group: the processes are connected without MPI, which backend={backend!r} needs; start them with `ampc run --nproc`")
     members = list(range(world.size())) if ranks is None else sorted(ranks)
     if not members or len(set(members)) != len(members) or not all(0 <= r < world.size() for r in members):
         raise ValueError(f"new_group: `ranks` must be different ranks from 0 to {world.size() - 1}, got {ranks}")
@@ -407,7 +478,7 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     if world.rank() not in members:
         return names.NON_GROUP_MEMBER
     tag = zlib.crc32(repr(members).encode()) % 30000 if use_local_synchronization else 30000 + call % 30000
-    comm = world.comm.Create_group(world.comm.group.Incl(members), tag)
-    made = ProcessGroup(comm, members, seconds, group_desc or f"group of {len(members)}")
-    _groups[made] = "mpi"
+    comm = world.start.part(world.comm, members, tag)
+    made = ProcessGroup(world.start, comm, members, seconds, group_desc or f"group of {len(members)}", backends)
+    _groups[made] = made.name()
     return made

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List, Optional
 
-from .collectives import agree, left_out, place
-from .groups import ProcessGroup, group_of
-
-
-def _wait(group: ProcessGroup, what: str, f: Any) -> None:
-    def g() -> None:
-        agree(group, what)
-        f()
-
-    group.submit(what, g).wait()
+from .collectives import left_out, place
+from .groups import group_of
 
 
 def _check_length(what: str, name: str, items: Any, length: int) -> None:
@@ -30,10 +22,10 @@ def all_gather_object(object_list: List[Any], obj: Any, group: Any = None) -> No
     members = group_of("all_gather_object", group)
     _check_length("all_gather_object", "object_list", object_list, members.size())
 
-    def f() -> None:
-        object_list[:] = members.comm.allgather(obj)
+    def f(by: Any) -> None:
+        object_list[:] = by.allgather(obj)
 
-    _wait(members, "all_gather_object", f)
+    members.objects("all_gather_object", f)
 
 
 def gather_object(obj: Any, object_gather_list: Optional[List[Any]] = None, dst: Optional[int] = None, group: Any = None,
@@ -48,12 +40,12 @@ def gather_object(obj: Any, object_gather_list: Optional[List[Any]] = None, dst:
     elif object_gather_list:
         raise ValueError("gather_object: `object_gather_list` must be None in every rank but `dst`")
 
-    def f() -> None:
-        got = members.comm.gather(obj, root)
+    def f(by: Any) -> None:
+        got = by.gather(obj, root)
         if object_gather_list is not None and got is not None:
             object_gather_list[:] = got
 
-    _wait(members, f"gather_object to {root}", f)
+    members.objects(f"gather_object to {root}", f)
 
 
 def broadcast_object_list(object_list: List[Any], src: Optional[int] = None, group: Any = None, device: Any = None,
@@ -65,10 +57,10 @@ def broadcast_object_list(object_list: List[Any], src: Optional[int] = None, gro
     root = place("broadcast_object_list", members, "src", src, group_src, members.ranks[0])
     _check_length("broadcast_object_list", "object_list", object_list, len(object_list) if isinstance(object_list, list) else 0)
 
-    def f() -> None:
-        object_list[:] = members.comm.bcast(object_list if members.rank() == root else None, root)
+    def f(by: Any) -> None:
+        object_list[:] = by.bcast(object_list if members.rank() == root else None, root)
 
-    _wait(members, f"broadcast_object_list of {len(object_list)} objects from {root}", f)
+    members.objects(f"broadcast_object_list of {len(object_list)} objects from {root}", f)
 
 
 def scatter_object_list(scatter_object_output_list: List[Any], scatter_object_input_list: Optional[List[Any]] = None, src: Optional[int] = None,
@@ -83,7 +75,7 @@ def scatter_object_list(scatter_object_output_list: List[Any], scatter_object_in
     if members.rank() == root:
         _check_length("scatter_object_list", "scatter_object_input_list", scatter_object_input_list, members.size())
 
-    def f() -> None:
-        scatter_object_output_list[0] = members.comm.scatter(scatter_object_input_list if members.rank() == root else None, root)
+    def f(by: Any) -> None:
+        scatter_object_output_list[0] = by.scatter(scatter_object_input_list if members.rank() == root else None, root)
 
-    _wait(members, f"scatter_object_list from {root}", f)
+    members.objects(f"scatter_object_list from {root}", f)

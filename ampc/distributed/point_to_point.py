@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .._C import Tensor
 from . import _mpi
-from ._memory import bring_back, check_tensor, memory, row
+from ._memory import check_tensor
 from .collectives import left_out, place
 from .errors import WrongRank
 from .groups import ProcessGroup, group_of
-from .work import Transfer, seconds_of
+from .work import Message, Work, seconds_of
 
 MARK = 1 << 20  # the tags from here on are of the barrier's messages, two for each barrier
 
@@ -30,44 +30,31 @@ def _check_tag(what: str, tag: Any) -> int:
     return tag
 
 
-def isend(tensor: Tensor, dst: Optional[int] = None, group: Any = None, tag: int = 0, group_dst: Optional[int] = None) -> Optional[Transfer]:
+def _message(sends: bool, group: Any, tensor: Tensor, rank: Optional[int], group_rank: Optional[int], tag: int) -> Tuple[ProcessGroup, Message]:
+    what, name = ("isend", "dst") if sends else ("irecv", "src")
+    members, t = group_of(what, group), check_tensor(what, "tensor", tensor)
+    partner = None if not sends and rank is None and group_rank is None else _partner(what, members, name, rank, group_rank)
+    members.need(what)
+    whose = "any rank" if partner is None else f"rank {members.ranks[partner]}"
+    said = f"a {'send' if sends else 'receive'} of {t.numel()} elements of {t.dtype.name} {'to' if sends else 'from'} {whose}"
+    return members, Message(said, t, partner, sends, _check_tag(what, tag), tensor)
+
+
+def isend(tensor: Tensor, dst: Optional[int] = None, group: Any = None, tag: int = 0, group_dst: Optional[int] = None) -> Optional[Work]:
     """Begins to send the tensor to rank ``dst``; it must not be written before the Work's ``wait()``. ValueError for this rank itself."""
     if left_out("isend", group):
         return None
-    members, t = group_of("isend", group), check_tensor("isend", "tensor", tensor)
-    to = _partner("isend", members, "dst", dst, group_dst)
-    members.need("isend")
-    MPI, given = _mpi.start(), row(t)
-    request = members.comm.Isend([memory(MPI, given), MPI.BYTE], to, _check_tag("isend", tag))
-    what = f"a send of {t.numel()} elements of {t.dtype.name} to rank {members.ranks[to]}"
-    work = Transfer(members, what, request, MPI.Status(), [tensor], lambda: None)
-    work.kept = given
-    return work
+    members, message = _message(True, group, tensor, dst, group_dst, tag)
+    return members.begin([message])[0]
 
 
-def irecv(tensor: Tensor, src: Optional[int] = None, group: Any = None, tag: int = 0, group_src: Optional[int] = None) -> Optional[Transfer]:
+def irecv(tensor: Tensor, src: Optional[int] = None, group: Any = None, tag: int = 0, group_src: Optional[int] = None) -> Optional[Work]:
     """Begins to receive into the tensor from rank ``src``, or from any; it has its values after the Work's ``wait()``. RuntimeError there
-    where a message of another size came."""
+    where a message of another size came. Between GPUs, ``src`` must be given, and ``tag`` tells no messages apart."""
     if left_out("irecv", group):
         return None
-    members, t = group_of("irecv", group), check_tensor("irecv", "tensor", tensor)
-    MPI, moved, status = _mpi.start(), row(t), _mpi.start().Status()
-    source = MPI.ANY_SOURCE if src is None and group_src is None else _partner("irecv", members, "src", src, group_src)
-    members.need("irecv")
-    size = t.numel() * t.element_size()
-    request = members.comm.Irecv([memory(MPI, moved), MPI.BYTE], source, _check_tag("irecv", tag))
-    whose = "any rank" if source == MPI.ANY_SOURCE else f"rank {members.ranks[source]}"
-    what = f"a receive of {t.numel()} elements of {t.dtype.name} from {whose}"
-
-    def finish() -> None:
-        got = status.Get_count(MPI.BYTE)
-        if got != size:
-            raise RuntimeError(f"{what}: the message has {got} bytes, the tensor {size}")
-        bring_back(t, moved)
-
-    work = Transfer(members, what, request, status, [tensor], finish)
-    work.kept = moved
-    return work
+    members, message = _message(False, group, tensor, src, group_src, tag)
+    return members.begin([message])[0]
 
 
 def send(tensor: Tensor, dst: Optional[int] = None, group: Any = None, tag: int = 0, group_dst: Optional[int] = None) -> None:
@@ -93,11 +80,21 @@ class P2POp:
         self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = op, tensor, peer, group, tag, group_peer
 
 
-def batch_isend_irecv(p2p_op_list: List[P2POp]) -> List[Transfer]:
-    """Begins all these messages, and returns a Work for each. ValueError for an empty list or other elements."""
+def batch_isend_irecv(p2p_op_list: List[P2POp]) -> List[Work]:
+    """Begins all these messages, and returns a Work for each. Between GPUs they travel together, so a rank may send before it receives; in a
+    group of more than two, its first must be a call of all ranks. ValueError for an empty list or other elements."""
     if not p2p_op_list or not all(isinstance(p, P2POp) for p in p2p_op_list):
         raise ValueError("batch_isend_irecv: expected a list of P2POp with an element or more")
-    return [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
+    works: List[Any] = [None] * len(p2p_op_list)
+    by_group: Dict[ProcessGroup, List[Tuple[int, Message]]] = {}
+    for i, p in enumerate(p2p_op_list):
+        if not left_out("batch_isend_irecv", p.group):
+            members, message = _message(p.op is isend, p.group, p.tensor, p.peer, p.group_peer, p.tag)
+            by_group.setdefault(members, []).append((i, message))
+    for members, numbered in by_group.items():
+        for (i, _), work in zip(numbered, members.begin([message for _, message in numbered])):
+            works[i] = work
+    return works
 
 
 # -- a barrier that names who is missing --------------------------------------------------------------------------------
@@ -143,10 +140,12 @@ def _answered(members: ProcessGroup, tag: int, end: float) -> Tuple[bool, List[i
 
 def monitored_barrier(group: Any = None, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
     """Waits until every process has come here. RuntimeError that names those that have not come within ``timeout`` (by default the group's):
-    the first of them, or with ``wait_all_ranks`` all. The group can be used after that."""
+    the first of them, or with ``wait_all_ranks`` all. The group can be used after that. ValueError for processes that are connected without MPI."""
     if left_out("monitored_barrier", group):
         return
     members = group_of("monitored_barrier", group)
+    if members.start is not _mpi:
+        raise ValueError("monitored_barrier: it goes by MPI, and these processes are connected without; call barrier()")
     seconds = members.seconds if timeout is None else seconds_of("monitored_barrier", timeout)
     end = time.monotonic() + seconds
     tag = MARK + 2 * (next(members.barriers) % 1000)  # of a number, so that who comes late does not stand for the next

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 from ..futures import Future
 from .errors import DistBackendError
@@ -21,6 +21,17 @@ def seconds_of(what: str, timeout: Any) -> float:
     if timeout.total_seconds() <= 0:
         raise ValueError(f"{what}: `timeout` must be positive, got {timeout}")
     return timeout.total_seconds()
+
+
+class Message(NamedTuple):
+    """A tensor that is sent to a rank of the group, or received from it, or with None from any. ``tensor`` is the caller's."""
+
+    what: str
+    t: Any
+    rank: Optional[int]
+    sends: bool
+    tag: int
+    tensor: Any
 
 
 class Work:
@@ -84,6 +95,10 @@ class Work:
         """The tensors that it gives, once it has ended: a list."""
         self.wait()
         return self._result
+
+    def source_rank(self) -> int:
+        """The rank that has sent a received message. RuntimeError for other operations."""
+        raise RuntimeError(f"source_rank: {self._what} is no message")
 
     def get_future(self) -> Future:
         """A future of ``result()``."""

@@ -10,6 +10,7 @@ from typing import Any, Callable, ContextManager, List, Optional, Tuple
 from .. import _C, nn
 from .. import _creation as make
 from ..distributed import all_gather_object, all_reduce, broadcast_object_list, get_rank, get_world_size, is_initialized
+from ..distributed.groups import group_of
 from ..nn.parallel.distributed import DistributedDataParallel
 from .config import AMPConfig
 
@@ -59,7 +60,7 @@ class Ranks:
         """The sum of each over all processes, in one message of float64."""
         if not self.together(amp):
             return values
-        message = make.tensor(values, dtype=_C.float64, device="cpu")
+        message = make.tensor(values, dtype=_C.float64, device=group_of("training").device)
         all_reduce(message)
         return list(message.tolist())
 

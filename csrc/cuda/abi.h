@@ -1,6 +1,6 @@
-/* What the core uses of the CUDA driver, cuBLASLt and cuDNN: types, constants, functions. They are declared here so
- * that the host code compiles without a toolkit; all functions are opened by name at run time. Where the real headers
- * are present, abi_check.c includes them first and compares; the types below are then theirs. */
+/* What the core uses of the CUDA driver, cuBLASLt, cuDNN and NCCL: types, constants, functions. They are declared here
+ * so that the host code compiles without a toolkit; all functions are opened by name at run time. Where the real
+ * headers are present, abi_check.c includes them first and compares; the types below are then theirs. */
 #ifndef AC_CUDA_ABI_H
 #define AC_CUDA_ABI_H
 
@@ -75,6 +75,22 @@ typedef struct cudnnConvolutionStruct *cudnnConvolutionDescriptor_t;
 typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
 #endif
 
+#ifndef AC_NCCL_HEADERS
+typedef int ncclResult_t;
+typedef int ncclDataType_t;
+typedef int ncclRedOp_t;
+typedef struct ncclComm *ncclComm_t;
+typedef struct {
+    char internal[128];
+} ncclUniqueId;
+typedef struct { /* as of version 2.14; newer ones append members, which they leave at their defaults for this version
+                  */
+    size_t size;
+    unsigned int magic, version;
+    int blocking;
+} ncclConfig_t;
+#endif
+
 /* Name in the real header, our name, value. */
 #define AC_CU_CONSTANTS(ENTRY)                                                                                         \
     ENTRY(CUDA_SUCCESS, AC_CU_SUCCESS, 0)                                                                              \
@@ -147,10 +163,31 @@ typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
     ENTRY(CUDNN_ACTIVATION_IDENTITY, AC_DNN_IDENTITY, 5)                                                               \
     ENTRY(CUDNN_PROPAGATE_NAN, AC_DNN_PROPAGATE_NAN, 1)
 
+#define AC_NCCL_CONSTANTS(ENTRY)                                                                                       \
+    ENTRY(ncclSuccess, AC_NCCL_SUCCESS, 0)                                                                             \
+    ENTRY(ncclInProgress, AC_NCCL_IN_PROGRESS, 7)                                                                      \
+    ENTRY(ncclInt8, AC_NCCL_I8, 0)                                                                                     \
+    ENTRY(ncclUint8, AC_NCCL_U8, 1)                                                                                    \
+    ENTRY(ncclInt32, AC_NCCL_I32, 2)                                                                                   \
+    ENTRY(ncclUint32, AC_NCCL_U32, 3)                                                                                  \
+    ENTRY(ncclInt64, AC_NCCL_I64, 4)                                                                                   \
+    ENTRY(ncclUint64, AC_NCCL_U64, 5)                                                                                  \
+    ENTRY(ncclFloat16, AC_NCCL_F16, 6)                                                                                 \
+    ENTRY(ncclFloat32, AC_NCCL_F32, 7)                                                                                 \
+    ENTRY(ncclFloat64, AC_NCCL_F64, 8)                                                                                 \
+    ENTRY(ncclBfloat16, AC_NCCL_BF16, 9)                                                                               \
+    ENTRY(ncclSum, AC_NCCL_SUM, 0)                                                                                     \
+    ENTRY(ncclProd, AC_NCCL_PROD, 1)                                                                                   \
+    ENTRY(ncclMax, AC_NCCL_MAX, 2)                                                                                     \
+    ENTRY(ncclMin, AC_NCCL_MIN, 3)                                                                                     \
+    ENTRY(ncclAvg, AC_NCCL_AVG, 4)                                                                                     \
+    ENTRY((int)NCCL_API_MAGIC, AC_NCCL_MAGIC, (int)0xcafebeefu)
+
 #define AC_CONSTANT(real, own, value) own = value,
 enum { AC_CU_CONSTANTS(AC_CONSTANT) AC_CU_END_ };
 enum { AC_LT_CONSTANTS(AC_CONSTANT) AC_LT_END_ };
 enum { AC_DNN_CONSTANTS(AC_CONSTANT) AC_DNN_END_ };
+enum { AC_NCCL_CONSTANTS(AC_CONSTANT) AC_NCCL_END_ };
 #undef AC_CONSTANT
 
 /* The driver's functions: exported name, parameters. All return CUresult. */
@@ -267,6 +304,29 @@ enum { AC_DNN_CONSTANTS(AC_CONSTANT) AC_DNN_END_ };
           cudnnTensorDescriptor_t, const void *, cudnnConvolutionDescriptor_t, cudnnConvolutionBwdDataAlgo_t, void *,  \
           size_t, const void *, cudnnTensorDescriptor_t, void *)
 
+/* NCCL's functions: result, name, parameters. */
+#define AC_NCCL_FUNCTIONS(ENTRY)                                                                                       \
+    ENTRY(ncclResult_t, ncclGetVersion, int *)                                                                         \
+    ENTRY(const char *, ncclGetErrorString, ncclResult_t)                                                              \
+    ENTRY(const char *, ncclGetLastError, ncclComm_t)                                                                  \
+    ENTRY(ncclResult_t, ncclGetUniqueId, ncclUniqueId *)                                                               \
+    ENTRY(ncclResult_t, ncclCommInitRankConfig, ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *)                  \
+    ENTRY(ncclResult_t, ncclCommGetAsyncError, ncclComm_t, ncclResult_t *)                                             \
+    ENTRY(ncclResult_t, ncclCommDestroy, ncclComm_t)                                                                   \
+    ENTRY(ncclResult_t, ncclCommAbort, ncclComm_t)                                                                     \
+    ENTRY(ncclResult_t, ncclGroupStart, void)                                                                          \
+    ENTRY(ncclResult_t, ncclGroupEnd, void)                                                                            \
+    ENTRY(ncclResult_t, ncclAllReduce, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,          \
+          cudaStream_t)                                                                                                \
+    ENTRY(ncclResult_t, ncclReduce, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t,        \
+          cudaStream_t)                                                                                                \
+    ENTRY(ncclResult_t, ncclBroadcast, const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t)    \
+    ENTRY(ncclResult_t, ncclAllGather, const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t)         \
+    ENTRY(ncclResult_t, ncclReduceScatter, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,      \
+          cudaStream_t)                                                                                                \
+    ENTRY(ncclResult_t, ncclSend, const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t)                 \
+    ENTRY(ncclResult_t, ncclRecv, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t)
+
 typedef struct {
 #define AC_MEMBER(name, ...) CUresult (*name)(__VA_ARGS__);
     AC_CU_FUNCTIONS(AC_MEMBER)
@@ -284,5 +344,11 @@ typedef struct {
     AC_DNN_FUNCTIONS(AC_MEMBER)
 #undef AC_MEMBER
 } ac_dnn_table;
+
+typedef struct {
+#define AC_MEMBER(result, name, ...) result (*name)(__VA_ARGS__);
+    AC_NCCL_FUNCTIONS(AC_MEMBER)
+#undef AC_MEMBER
+} ac_nccl_table;
 
 #endif

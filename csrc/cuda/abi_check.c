@@ -12,6 +12,10 @@
 #include <cudnn.h>
 #define AC_CUDNN_HEADERS
 #endif
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#define AC_NCCL_HEADERS
+#endif
 #endif
 #endif
 #endif
@@ -43,6 +47,18 @@ AC_DNN_CONSTANTS(SAME)
     _Static_assert(__builtin_types_compatible_p(__typeof__(&name), cudnnStatus_t (*)(__VA_ARGS__)), #name);
 AC_DNN_FUNCTIONS(FITS)
 #undef FITS
+#endif
+#ifdef AC_NCCL_HEADERS
+AC_NCCL_CONSTANTS(SAME)
+#define FITS(result, name, ...)                                                                                        \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), result (*)(__VA_ARGS__)), #name);
+AC_NCCL_FUNCTIONS(FITS)
+#undef FITS
+_Static_assert(sizeof(ncclUniqueId) == 128, "ncclUniqueId");
+_Static_assert(offsetof(ncclConfig_t, size) == 0 && offsetof(ncclConfig_t, magic) == 8 &&
+                   offsetof(ncclConfig_t, version) == 12 && offsetof(ncclConfig_t, blocking) == 16 &&
+                   NCCL_VERSION(2, 14, 0) == 21400,
+               "ncclConfig_t");
 #endif
 #endif
 

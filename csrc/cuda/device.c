@@ -232,7 +232,9 @@ int ac_gpu_event_wait(ac_device d, CUevent e) {
 int ac_gpu_event_done(ac_device d, CUevent e, bool *done) {
     CUresult result = AC_CU_SUCCESS;
     AC_TRY(ac_gpu_refuse_capture("asking whether an event is done"));
+    CUstreamCaptureMode before = ac_gpu_relax(); /* another thread's capture stands it */
     WITHIN(d, "asking an event", (result = ac_cu.cuEventQuery(e)) == AC_CU_NOT_READY ? AC_CU_SUCCESS : result);
+    ac_gpu_relax_end(before);
     *done = result == AC_CU_SUCCESS;
     return 0;
 }
@@ -267,6 +269,8 @@ ac_gpu_trouble *ac_gpu_trouble_at(ac_device d) {
 
 int ac_gpu_check_trouble(void) {
     AC_TRY(ac_gpu_init()); /* a forked child does not have the memory of the note */
+    int (*told)(void) = ac_gpu_told;
+    if (told) AC_TRY(told());
     ac_gpu_trouble *t = gpus.trouble;
     if (!t || *(volatile int32_t *)&t->flag != 1) return 0;
     atomic_thread_fence(memory_order_acquire);

@@ -19,9 +19,10 @@ extern ac_gpu_lock_set ac_gpu_locks;
 
 /* -- libraries (load.c) ----------------------------------------------------------------------------- */
 
-extern ac_cu_table ac_cu;   /* filled by ac_gpu_init */
-extern ac_lt_table ac_lt;   /* filled by ac_lt_open */
-extern ac_dnn_table ac_dnn; /* filled by ac_dnn_open */
+extern ac_cu_table ac_cu;     /* filled by ac_gpu_init */
+extern ac_lt_table ac_lt;     /* filled by ac_lt_open */
+extern ac_dnn_table ac_dnn;   /* filled by ac_dnn_open */
+extern ac_nccl_table ac_nccl; /* filled by ac_nccl_open */
 
 /* Opens the driver, once in a process. RuntimeError that says what is missing; in a child forked from a process
  * that used CUDA, one that says so. Cheap when it has been done. */
@@ -30,6 +31,7 @@ bool ac_gpu_usable(void); /* in use, and in this process */
 void ac_gpu_forked(void); /* called in a forked child */
 int ac_lt_open(void) AC_CHECKED;
 bool ac_dnn_open(void); /* whether cuDNN is there */
+int ac_nccl_open(void) AC_CHECKED;
 bool ac_gpu_is_simulated(void);
 
 /* Folders where libraries may lie, separated by ':'; the first is looked at first. Before first use. */
@@ -39,6 +41,9 @@ int ac_gpu_set_paths(const char *paths) AC_CHECKED;
 int ac_gpu_oldest_driver(int toolkit);
 /* Tells the user something: a warning, where Python is. Fails when that is an error there. NULL: nobody listens. */
 extern int (*ac_gpu_warn)(const char *text);
+/* A failure that somebody else has noticed, which who waits for the GPU next is told: sets an error, and is NULL again.
+ * NULL: there is none. */
+extern int (*_Atomic ac_gpu_told)(void);
 /* One line on a library ("driver", "cublasLt", "nccl", "cudnn", "kernels"): its version, or what is missing. */
 const char *ac_gpu_library_note(const char *name);
 

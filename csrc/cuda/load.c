@@ -13,7 +13,9 @@
 ac_cu_table ac_cu;
 ac_lt_table ac_lt;
 ac_dnn_table ac_dnn;
+ac_nccl_table ac_nccl;
 int (*ac_gpu_warn)(const char *text);
+int (*_Atomic ac_gpu_told)(void);
 
 #ifndef AC_CUDA_TOOLKIT
 #define AC_CUDA_TOOLKIT 12000
@@ -40,8 +42,8 @@ static struct {
     char *paths; /* NULL: none */
     int driver;  /* what it knows, 13000 for CUDA 13.0; 0 before it is open */
     bool tried;
-    _Atomic bool ready, lt_ready, dnn_ready, dnn_tried; /* read without the lock */
-    _Atomic bool forked;                                /* a child of the process that uses the driver, which cannot */
+    _Atomic bool ready, lt_ready, dnn_ready, dnn_tried, nccl_ready; /* read without the lock */
+    _Atomic bool forked; /* a child of the process that uses the driver, which cannot */
     char failure[NOTE_BYTES];
 } state;
 
@@ -120,6 +122,14 @@ static bool find_dnn_functions(void *handle) {
     AC_DNN_FUNCTIONS(ENTRY)
 #undef ENTRY
     return true;
+}
+
+static const char *find_nccl_functions(void *handle) {
+#define ENTRY(result, name, ...)                                                                                       \
+    if (!find(handle, #name, &ac_nccl.name)) return #name;
+    AC_NCCL_FUNCTIONS(ENTRY)
+#undef ENTRY
+    return NULL;
 }
 
 int ac_cu_check(CUresult result, const char *what) {
@@ -228,6 +238,23 @@ bool ac_dnn_open(void) {
     state.dnn_tried = true; /* last: who sees it sees the rest */
     (void)pthread_mutex_unlock(&ac_gpu_locks.libraries);
     return state.dnn_ready;
+}
+
+int ac_nccl_open(void) {
+    library *l = &libraries[NCCL];
+    AC_TRY(ac_gpu_init());
+    if (state.nccl_ready) return 0;
+    (void)pthread_mutex_lock(&ac_gpu_locks.libraries);
+    const char *missing = NULL;
+    if (!state.nccl_ready && (l->handle || open_library(l))) {
+        missing = find_nccl_functions(l->handle);
+        state.nccl_ready = !missing;
+    }
+    (void)pthread_mutex_unlock(&ac_gpu_locks.libraries);
+    if (state.nccl_ready) return 0;
+    if (missing) return ac_fail(AC_RUNTIME, "NCCL lacks %s; 2.14 or newer is needed", missing);
+    return ac_fail(AC_RUNTIME, "NCCL (libnccl.so.2) was not found; `pip install nvidia-nccl-cu%d` installs it",
+                   state.driver >= 13000 ? 13 : 12);
 }
 
 /* Versions, of those that say it by one call. */

@@ -81,6 +81,12 @@ static PyObject *end(PyObject *self, PyObject *unused) {
     return none();
 }
 
+/* number() -> the number of an operation that the script's thread queues elsewhere, as on a GPU */
+static PyObject *number(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return PyLong_FromLongLong(++((PyRanks *)self)->count);
+}
+
 /* begin_here() -> the number of an operation, which end_here() ends; 0 where one before it has not ended */
 static PyObject *py_begin_here(PyObject *self, PyObject *unused) {
     (void)unused;
@@ -280,38 +286,50 @@ static PyObject *at_once(PyObject *self, PyObject *const *args, Py_ssize_t n) {
 
 /* -- the type --------------------------------------------------------------------------------------- */
 
-/* Ranks(owner, the reductions, the board's number and text for the group) */
+/* Ranks(owner, the reductions) */
 static PyObject *ranks_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *owner, *ops, *entered, *doing;
+    PyObject *owner, *ops;
     (void)kwargs;
-    if (!PyArg_ParseTuple(args, "OO!OO", &owner, &PyTuple_Type, &ops, &entered, &doing)) return NULL;
+    if (!PyArg_ParseTuple(args, "OO!", &owner, &PyTuple_Type, &ops)) return NULL;
+    if (PyTuple_GET_SIZE(ops) != N_OPS)
+        return PyErr_SetString(PyExc_ValueError, "the reductions are other than the core's"), NULL;
     PyRanks *r = (PyRanks *)type->tp_alloc(type, 0);
     if (!r) return NULL;
     r->owner = Py_NewRef(owner), r->ops = Py_NewRef(ops);
     r->turn = PyThread_allocate_lock();
     if (!r->turn) return PyErr_NoMemory(), Py_DECREF(r), NULL;
-    if (PyObject_GetBuffer(entered, &r->entered, PyBUF_WRITABLE) < 0 ||
-        PyObject_GetBuffer(doing, &r->doing, PyBUF_WRITABLE) < 0)
-        return Py_DECREF(r), NULL;
-    if (PyTuple_GET_SIZE(ops) != N_OPS || r->entered.len != sizeof(int64_t) || r->doing.len != TEXT_BYTES) {
-        PyErr_SetString(PyExc_ValueError, "the reductions or the board's fields are other than the core's");
-        return Py_DECREF(r), NULL;
-    }
     return (PyObject *)r;
 }
 
+static void release_memory(PyRanks *r) {
+    PyBuffer_Release(&r->entered);
+    PyBuffer_Release(&r->doing);
+    PyBuffer_Release(&r->memory);
+}
+
+static int open_memory(PyRanks *r, PyObject *memory, PyObject *entered, PyObject *doing) {
+    if (PyObject_GetBuffer(entered, &r->entered, PyBUF_WRITABLE) < 0 ||
+        PyObject_GetBuffer(doing, &r->doing, PyBUF_WRITABLE) < 0 ||
+        PyObject_GetBuffer(memory, &r->memory, PyBUF_WRITABLE) < 0)
+        return release_memory(r), -1;
+    return 0;
+}
+
 /* share(memory, rank, size, bytes of a buffer, whether calls are compared, looks before a thread sleeps: the group's
- * and others) */
+ * and others; the board's number and text for the group) */
 static PyObject *share(PyObject *self, PyObject *args) {
     PyRanks *r = (PyRanks *)self;
-    PyObject *memory;
+    PyObject *memory, *entered, *doing;
     int rank, size, checked, spins[2];
     long long bytes;
-    if (!PyArg_ParseTuple(args, "OiiLpii", &memory, &rank, &size, &bytes, &checked, &spins[0], &spins[1])) return NULL;
-    if (PyObject_GetBuffer(memory, &r->memory, PyBUF_WRITABLE) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "OiiLpiiOO", &memory, &rank, &size, &bytes, &checked, &spins[0], &spins[1], &entered,
+                          &doing))
+        return NULL;
+    AC_PY_TRY(open_memory(r, memory, entered, doing));
     if (size < 1 || size > AC_MOST_RANKS || rank < 0 || rank >= size || bytes < 64 * size || bytes % 128 != 0 ||
-        r->memory.len < ac_ranks_bytes(size, bytes)) {
-        PyBuffer_Release(&r->memory);
+        r->memory.len < ac_ranks_bytes(size, bytes) || r->entered.len != sizeof(int64_t) ||
+        r->doing.len != TEXT_BYTES) {
+        release_memory(r);
         PyErr_SetString(PyExc_ValueError, "the memory does not fit so many ranks with buffers of this size");
         return NULL;
     }
@@ -325,7 +343,7 @@ static PyObject *share(PyObject *self, PyObject *args) {
 /* unshare(): gives the memory back */
 static PyObject *let_go(PyObject *self, PyObject *unused) {
     (void)unused;
-    PyBuffer_Release(&((PyRanks *)self)->memory);
+    release_memory((PyRanks *)self);
     return none();
 }
 
@@ -346,9 +364,7 @@ static void dealloc(PyObject *self) {
     PyObject_GC_UnTrack(self);
     Py_CLEAR(r->owner);
     Py_CLEAR(r->ops);
-    PyBuffer_Release(&r->entered);
-    PyBuffer_Release(&r->doing);
-    PyBuffer_Release(&r->memory);
+    release_memory(r);
     if (r->turn) PyThread_free_lock(r->turn);
     type->tp_free(self);
     Py_DECREF(type);
@@ -357,6 +373,7 @@ static void dealloc(PyObject *self) {
 static PyMethodDef methods[] = {{"share", share, METH_VARARGS, NULL},
                                 {"unshare", let_go, METH_NOARGS, NULL},
                                 {"give", give, METH_NOARGS, NULL},
+                                {"number", number, METH_NOARGS, NULL},
                                 {"begin", begin, METH_NOARGS, NULL},
                                 {"end", end, METH_NOARGS, NULL},
                                 {"begin_here", py_begin_here, METH_NOARGS, NULL},

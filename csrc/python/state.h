@@ -42,6 +42,7 @@ typedef struct {
     PyObject *no_tensor, *no_number, *wrong_out, *no_gpu; /* ampc._C.NoTensor, NoNumber, WrongOut and NoGPU */
     PyObject *functions;                                  /* name -> function, also for pickling */
     PyObject *anomaly; /* what looks at the gradients of each backward, or NULL; of the whole process, as in torch */
+    PyObject *told;    /* what who waits for a GPU next is raised, or NULL */
 } ac_py_state;
 
 /* The one module's state: the core's hooks are called without it. Borrowed. */
@@ -123,6 +124,7 @@ int ac_scope_init(PyObject *module);
 int ac_storage_init(PyObject *module);
 int ac_foreach_init(PyObject *module);
 int ac_ranks_init(PyObject *module);
+int ac_nccl_init(PyObject *module);
 
 /* -- grad_hooks.c -- */
 /* Hooks are the values of a Python dict, (index, callable), in the node's or the leaf's notes: of a tensor, by the

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -67,8 +68,7 @@ struct Item {
 struct Stream {
     Device *device;
     std::deque<Item> queue;
-    uint64_t queued = 0, done = 0; /* numbers of pieces of work */
-    bool draining = false;
+    uint64_t queued = 0, done = 0;         /* numbers of pieces of work */
     Capture *capture = nullptr;            /* that its work goes to, */
     std::map<Stream *, uint64_t> captured; /* and the work of each stream that it waits for, its own included */
 };
@@ -109,8 +109,23 @@ struct Function {
     sim_traffic moved = {0, 0};
 };
 
+/* The simulator's lock, which a thread may take several times. Who waits for another process lets others in. */
+struct TurnLock {
+    std::recursive_mutex mutex;
+    static thread_local int depth;
+    void lock() { mutex.lock(), depth++; }
+    void unlock() { depth--, mutex.unlock(); }
+    void let_others_in() {
+        int held = depth;
+        for (int i = 0; i < held; i++) unlock();
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        for (int i = 0; i < held; i++) lock();
+    }
+};
+thread_local int TurnLock::depth;
+
 struct State {
-    std::recursive_mutex lock;
+    TurnLock lock;
     bool ready = false, lost = false;
     bool guard = false;          /* each allocation ends where memory does, and work is done when it is queued */
     bool reads_pageable = false; /* the GPU reads the host's memory itself, when a copy's turn has come */
@@ -130,7 +145,7 @@ struct State {
 thread_local std::vector<Device *> contexts;
 thread_local int capture_mode = GLOBAL; /* of this thread, for calls that a capture does not stand */
 
-typedef std::lock_guard<std::recursive_mutex> Lock;
+typedef std::lock_guard<TurnLock> Lock;
 
 int failed() {
     if (!sim.ready) return NOT_INITIALIZED;
@@ -213,37 +228,50 @@ bool is_pinned(const void *p, size_t bytes) {
 
 /* -- streams: work runs at the last moment that is legal -------------------------------------------- */
 
-void drain(Stream *s, uint64_t until);
+const char *const sim_not_yet = "waits for another process";
+thread_local std::set<Stream *> in_progress; /* by this thread */
+bool advance(Stream *s, uint64_t until);
 
-void step(Stream *s) {
-    Item item = std::move(s->queue.front());
-    s->queue.pop_front();
-    if (item.wait) drain(item.wait, item.wait_number);
-    sim.clock += 0.001;
-    if (item.event) item.event->time = sim.clock;
+/* Does the first piece of a stream's work; false where it waits for another process, and stays the first. */
+bool step(Stream *s) {
+    Item &item = s->queue.front();
+    if (item.wait && !advance(item.wait, item.wait_number)) return false;
     if (item.work && sim.wrong.empty()) {
         open_memory(true);
         const char *wrong = item.work();
         open_memory(false);
+        if (wrong == sim_not_yet) return false;
         if (wrong) sim.wrong = wrong;
     }
+    sim.clock += 0.001;
+    if (item.event) item.event->time = sim.clock;
+    s->queue.pop_front();
     s->done++;
+    return true;
+}
+
+/* Does a stream's work up to a number, as far as it can be done now; whether all of it is. */
+bool advance(Stream *s, uint64_t until) {
+    if (in_progress.count(s)) return true; /* an event that waits for itself is in order already */
+    if (s->done >= until || s->queue.empty()) return true;
+    in_progress.insert(s);
+    open_memory(true); /* once for all: opening and closing take longer than a small kernel */
+    bool can = true;
+    while (can && s->done < until && !s->queue.empty()) can = step(s);
+    open_memory(false);
+    in_progress.erase(s);
+    return can;
 }
 
 void drain(Stream *s, uint64_t until) {
-    if (s->draining) return; /* an event that waits for itself is in order already */
-    if (s->done >= until || s->queue.empty()) return;
-    s->draining = true;
-    open_memory(true); /* once for all: opening and closing take longer than a small kernel */
-    while (s->done < until && !s->queue.empty()) step(s);
-    open_memory(false);
-    s->draining = false;
+    while (!advance(s, until)) sim.lock.let_others_in();
 }
 void drain(Stream *s) { drain(s, s->queued); }
 void drain(Device *d) {
+    std::vector<Stream *> all(d->streams.begin(), d->streams.end()); /* another thread may add one meanwhile */
+    all.insert(all.end(), d->destroyed.begin(), d->destroyed.end());
     drain(&d->legacy);
-    for (Stream *s : d->streams) drain(s);
-    for (Stream *s : d->destroyed) drain(s);
+    for (Stream *s : all) drain(s);
 }
 
 enum { MOST_QUEUED = 20000 };
@@ -269,9 +297,22 @@ sim_traffic sim_moved;
 bool sim_counts;
 bool sim_is_device(uint64_t address) { return owner_of(address) != nullptr; }
 
+#define SHARED extern "C" __attribute__((visibility("default")))
+/* Where a stream's work of the current device stands, for a library's stand-in whose work other processes wait for. */
+SHARED void sim_advance(void *stream) {
+    Lock lock(sim.lock);
+    Stream *s = stream_of(stream);
+    if (s && !s->capture) advance(s, s->queued);
+}
+SHARED int sim_owner(uint64_t address, size_t bytes) {
+    Lock lock(sim.lock);
+    return is_live(address, bytes) ? owner_of(address)->index : -1;
+}
+SHARED int sim_device(void) { return here() ? here()->index : -1; }
+SHARED const char *sim_waits(void) { return sim_not_yet; }
+
 /* Work of another library's stand-in. `drop` frees the context. */
-extern "C" __attribute__((visibility("default"))) int sim_enqueue(void *stream, sim_work work, void (*drop)(void *),
-                                                                  void *context) {
+SHARED int sim_enqueue(void *stream, sim_work work, void (*drop)(void *), void *context) {
     ENTER;
     Stream *s = stream_of(stream);
     if (!s) return BAD_CONTEXT;
@@ -686,7 +727,7 @@ API cuEventDestroy_v2(void *event) {
     ENTER;
     Event *e = (Event *)event;
     if (!sim.events.erase(e)) return BAD_HANDLE;
-    if (e->stream) drain(e->stream, e->number);
+    if (e->stream && e->timing) drain(e->stream, e->number); /* which would set its time */
     delete e;
     return SUCCESS;
 }
@@ -696,11 +737,11 @@ API cuEventRecord(void *event, void *stream) {
     Stream *s = stream_of(stream);
     if (!s || !sim.events.count(e) || e->device != s->device) return BAD_HANDLE;
     USABLE(s);
-    if (e->stream) drain(e->stream, e->number); /* its earlier place is forgotten */
+    if (e->stream && e->timing) drain(e->stream, e->number); /* its earlier place is forgotten */
     e->stream = nullptr, e->capture = s->capture, e->captured = s->captured;
     if (s->capture) return SUCCESS;
     Item item;
-    item.event = e;
+    item.event = e->timing ? e : nullptr;
     enqueue(s, std::move(item));
     e->stream = s, e->number = s->queued;
     return SUCCESS;

@@ -28,6 +28,11 @@ bool sim_is_device(uint64_t address);
 enum { SIM_FORWARD, SIM_REVERSE, SIM_RANDOM };
 void sim_set_order(int order, uint64_t seed);
 
-/* Queued work that a library stand-in adds to a stream: 0, or a message of what was wrong in it. */
+/* Queued work that a library stand-in adds to a stream: 0, or a message of what was wrong in it, or sim_waits() where
+ * it is to be called again because another process has not done its part. */
 typedef const char *(*sim_work)(void *context);
 extern "C" int sim_enqueue(void *stream, sim_work work, void (*drop)(void *), void *context);
+extern "C" const char *sim_waits(void);
+extern "C" void sim_advance(void *stream); /* does what can be done now of a stream of the current device */
+extern "C" int sim_owner(uint64_t address, size_t bytes); /* the device of live memory, -1: it is none */
+extern "C" int sim_device(void);                          /* the thread's current one, -1: none */

@@ -166,8 +166,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         if not 0 <= to < self.world_size:
             raise ValueError(f"consolidate_state_dict: `to` must be a rank from 0 to {self.world_size - 1}, got {to}")
         _copy_options(self.param_groups, self.optim.param_groups)
-        own, found, comm = _on_cpu(self.optim.state_dict()), [], self.process_group.comm
-        self.process_group.submit(f"consolidate_state_dict to {to}", lambda: found.append(comm.gather(own, to))).wait()
+        own, found = _on_cpu(self.optim.state_dict()), []
+        self.process_group.objects(f"consolidate_state_dict to {to}", lambda by: found.append(by.gather(own, to)))
         self._gathered = found[0] or []
 
     def state_dict(self) -> Dict[str, Any]:

@@ -137,7 +137,7 @@ class Reducer:
         own = _scalers.facts() if self._has_gradients else list(_scalers.NO_FACTS)
         if self.finds_unused:
             own += [float(i in self._used) for i in range(len(self._parameters))]
-        message = make.tensor(own, dtype=_C.float64, device="cpu")
+        message = make.tensor(own, dtype=_C.float64, device=self._group.device)
         all_reduce(message, ReduceOp.MAX, self._group)
         largest = message.tolist()
         for bucket in self._buckets:  # all have left, and none may be on its way when an error ends the pass

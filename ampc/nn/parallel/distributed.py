@@ -96,10 +96,10 @@ class DistributedDataParallel(Module, Joinable):
         self.reducer.finds_unused = searches
 
     def _give(self, tensors: List[Tensor], root: int = 0) -> None:
-        """All processes' tensors take the values of those of rank ``root`` of the group, in one message for each dtype."""
+        """All processes' tensors take the values of those of rank ``root`` of the group, in one message for each dtype and device."""
         kinds: Dict[Any, List[Tensor]] = {}
         for t in tensors:
-            kinds.setdefault(t.dtype, []).append(t.detach())
+            kinds.setdefault((t.dtype, t.device), []).append(t.detach())
         for same in kinds.values():
             row = flat(same)
             broadcast(row, group=self._twin, group_src=root)
@@ -179,7 +179,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _highest(self, is_meant: bool) -> int:
         """The last rank of the group of those that are meant."""
-        t = make.full((), self.process_group.rank() if is_meant else -1, dtype=_C.int64)
+        t = make.full((), self.process_group.rank() if is_meant else -1, dtype=_C.int64, device=self._twin.device)
         all_reduce(t, ReduceOp.MAX, self._twin)
         return int(t.item())
 
@@ -194,7 +194,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _agree_on_pass(self, averages: bool, is_active: bool) -> bool:
         """Whether the gradients of this pass are averaged, which the ranks that have batches know. They are counted for the average."""
-        message = make.tensor([averages, is_active], dtype=_C.int64)
+        message = make.tensor([averages, is_active], dtype=_C.int64, device=self._twin.device)
         all_reduce(message, group=self._twin)
         averaging, active = message.tolist()
         self.reducer.divisor = None if self._divides_by_all else float(active)

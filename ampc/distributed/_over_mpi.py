@@ -1,0 +1,266 @@
+"""Collectives by MPI: what it does runs in the group's thread, where no other thread waits for its result. Values of a GPU are copied to the host's
+memory and back. Processes of one host do without MPI, in memory that they share (``_shared.py``)."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any, List, Optional
+
+from .. import _creation as make
+from .. import _ops
+from .._C import Tensor
+from . import _mpi
+from ._agreement import agree, check, described, submit
+from ._halves import Halves
+from ._memory import bring_back, memory, row, settled, spread
+from ._shared import MOST
+from .reductions import HALVES, ReduceOp, type_and_op, type_of_bytes, widened
+from .work import Message, Transfer, Work
+
+if TYPE_CHECKING:
+    from .groups import ProcessGroup
+
+
+class OverMPI:
+    """A group's operations by MPI; ``OverNCCL`` has the same methods. Arguments are checked, roots are ranks in the group, and ``result`` is what
+    the Work gives."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group = group
+
+    def all_reduce(self, t: Tensor, op: Any, async_op: bool, result: Any) -> Optional[Work]:
+        """In place."""
+        members = self._group
+        same, shape = described("all_reduce", t, op.name), f", shape {list(t.shape)}"
+        shared = members.shared
+        if shared is not None and members.on_one_host:
+            own = settled(row(t))
+            divisor = members.size() if op is ReduceOp.AVG else 1
+
+            def f() -> None:
+                check(members, shared.all_reduce(same, own, op, own, divisor), same + shape)
+
+            return submit(members, async_op, same, f, result, lambda: bring_back(t, own), here=True)
+        comm = members.comm if members.leaders is None else members.leaders
+        if t.dtype in HALVES and (members.size() if members.leaders is None else members.hosts) <= MOST:
+            return _all_reduce_halves(t, op, members, comm, same, shape, async_op, result)
+        MPI, moved = _mpi.start(), widened(row(t))
+        kind, reduction = type_and_op(MPI, moved, op)
+        buffer = [memory(MPI, moved), moved.numel(), kind]
+
+        def over_hosts() -> None:
+            agree(members, same, shape)
+            if shared is not None:
+                shared.all_reduce(same, moved, op, moved, 1)
+            if comm != MPI.COMM_NULL:
+                comm.Allreduce(MPI.IN_PLACE, buffer, reduction)
+            if shared is not None:
+                shared.broadcast(same, moved, 0)
+
+        return submit(members, async_op, same, over_hosts, result, lambda: _take(t, moved, op, members))
+
+    def reduce(self, t: Tensor, op: Any, root: int, async_op: bool, result: Any) -> Optional[Work]:
+        """In place in the root; the others' stay."""
+        members = self._group
+        same, shape, here = described("reduce", t, op.name, f"to {root}"), f", shape {list(t.shape)}", members.rank() == root
+        shared = members.shared
+        if shared is not None and members.on_one_host:
+            own = settled(row(t))
+            divisor = members.size() if op is ReduceOp.AVG else 1
+
+            def in_memory() -> None:
+                check(members, shared.all_reduce(same, own, op, own if here else None, divisor), same + shape)
+
+            return submit(members, async_op, same, in_memory, result, (lambda: bring_back(t, own)) if here else None, here=True)
+        MPI, moved = _mpi.start(), widened(row(t))
+        kind, reduction = type_and_op(MPI, moved, op)
+        buffer = [memory(MPI, moved), moved.numel(), kind]
+
+        def f() -> None:
+            agree(members, same, shape)
+            members.comm.Reduce(MPI.IN_PLACE if here else buffer, buffer if here else None, reduction, root)
+
+        return submit(members, async_op, same, f, result, (lambda: _take(t, moved, op, members)) if here else None)
+
+    def reduce_scatter(self, what: str, out: Tensor, parts: List[Tensor], op: Any, async_op: bool, result: Any) -> Optional[Work]:
+        """``parts`` in a row are one for each rank."""
+        members, t = self._group, _in_a_row(parts)
+        same, shared = described(what, out, op.name), members.shared
+        if shared is not None and members.on_one_host:
+            own, all_ = row(out), settled(t)
+            divisor = members.size() if op is ReduceOp.AVG else 1
+
+            def in_memory() -> None:
+                check(members, shared.reduce_scatter(same, all_, op, own, divisor), same)
+
+            return submit(members, async_op, same, in_memory, result, lambda: bring_back(out, own), here=True)
+        MPI, given = _mpi.start(), widened(t)
+        moved = make.empty(out.numel(), dtype=given.dtype, device="cpu")
+        kind, reduction = type_and_op(MPI, moved, op)
+        source, target = [memory(MPI, given), given.numel(), kind], [memory(MPI, moved), moved.numel(), kind]
+
+        def f() -> None:
+            agree(members, same)
+            members.comm.Reduce_scatter(source, target, [moved.numel()] * members.size(), reduction)
+
+        return submit(members, async_op, same, f, result, lambda: _take(out, moved, op, members), given)
+
+    def broadcast(self, t: Tensor, root: int, async_op: bool, result: Any) -> Optional[Work]:
+        """In place."""
+        members = self._group
+        MPI, moved = _mpi.start(), row(t)
+        buffer, same = [memory(MPI, moved), moved.numel(), type_of_bytes(MPI, moved)], described("broadcast", t, f"from {root}")
+        shape, shared, here = f", shape {list(t.shape)}", members.shared, members.on_one_host
+
+        def f() -> None:
+            if shared is not None and here:
+                check(members, shared.broadcast(same, moved, root), same + shape)
+                return
+            agree(members, same, shape)
+            members.comm.Bcast(buffer, root)
+
+        return submit(members, async_op, same, f, result, lambda: bring_back(t, moved), here=here)
+
+    def all_gather(self, what: str, t: Tensor, outs: List[Tensor], async_op: bool, result: Any) -> Optional[Work]:
+        """Into tensors of the ranks, or one for all."""
+        members = self._group
+        MPI, given = _mpi.start(), row(t)
+        total = t.numel() * members.size()
+        moved = row(outs[0]) if len(outs) == 1 and outs[0].numel() == total else make.empty(total, dtype=t.dtype, device="cpu")
+        kind, same = type_of_bytes(MPI, t), described(what, t)
+        source, target = [memory(MPI, given), given.numel(), kind], [memory(MPI, moved), t.numel(), kind]
+        shape, shared, here = f", shape {list(t.shape)}", members.shared, members.on_one_host
+
+        def f() -> None:
+            if shared is not None and here:
+                check(members, shared.all_gather(same, given, moved), same + shape)
+                return
+            agree(members, same, shape)
+            members.comm.Allgather(source, target)
+
+        finish = (lambda: bring_back(outs[0], moved)) if len(outs) == 1 else (lambda: spread(outs, moved))
+        return submit(members, async_op, same, f, result, finish, given, here)
+
+    def gather(self, t: Tensor, outs: List[Tensor], root: int, async_op: bool, result: Any) -> Optional[Work]:
+        """``outs`` are empty in others than the root."""
+        members = self._group
+        here = members.rank() == root
+        MPI, given = _mpi.start(), row(t)
+        moved = make.empty(t.numel() * members.size() if here else 0, dtype=t.dtype, device="cpu")
+        kind, same = type_of_bytes(MPI, t), described("gather", t, f"to {root}")
+        source, target = [memory(MPI, given), given.numel(), kind], [memory(MPI, moved), t.numel(), kind] if here else None
+
+        def f() -> None:
+            agree(members, same, f", shape {list(t.shape)}")
+            members.comm.Gather(source, target, root)
+
+        return submit(members, async_op, same, f, result, lambda: spread(outs, moved), given)
+
+    def scatter(self, t: Tensor, parts: List[Tensor], root: int, async_op: bool, result: Any) -> Optional[Work]:
+        """``parts`` are empty in others than the root."""
+        members = self._group
+        here = members.rank() == root
+        given = _in_a_row(parts) if here else make.empty(0, dtype=t.dtype, device="cpu")
+        MPI, moved = _mpi.start(), row(t)
+        kind, same = type_of_bytes(MPI, t), described("scatter", t, f"from {root}")
+        source, target = [memory(MPI, given), t.numel(), kind] if here else None, [memory(MPI, moved), moved.numel(), kind]
+
+        def f() -> None:
+            agree(members, same, f", shape {list(t.shape)}")
+            members.comm.Scatter(source, target, root)
+
+        return submit(members, async_op, same, f, result, lambda: bring_back(t, moved), given)
+
+    def exchange(self, what: str, outs: List[Tensor], parts: List[Tensor], counts: Any, async_op: bool, result: Any) -> Optional[Work]:
+        """Row i of ``parts`` goes to rank i, and that of ``outs`` comes from it; of one tensor each, rows are of so many elements."""
+        members, given = self._group, _in_a_row(parts)
+        one = len(outs) == 1 and outs[0].numel() == sum(counts[1])
+        moved = row(outs[0]) if one else make.empty(sum(counts[1]), dtype=given.dtype, device="cpu")
+        MPI, same = _mpi.start(), f"{what} of {given.dtype.name}"
+        kind = type_of_bytes(MPI, given)
+        source, target = [memory(MPI, given), counts[0], kind], [memory(MPI, moved), counts[1], kind]
+
+        def f() -> None:
+            agree(members, same)
+            _check_counts(members, what, *counts)
+            members.comm.Alltoallv(source, target)
+
+        return submit(members, async_op, same, f, result, (lambda: bring_back(outs[0], moved)) if one else (lambda: spread(outs, moved)), given)
+
+    def barrier(self, async_op: bool, device_ids: Any) -> Optional[Work]:
+        """``device_ids`` are of a group of GPUs."""
+        members = self._group
+
+        def f() -> None:
+            agree(members, "barrier")
+            if not members.on_one_host:
+                members.comm.Barrier()
+
+        return submit(members, async_op, "barrier", f, [], None, here=members.on_one_host)
+
+    def messages(self, messages: List[Message]) -> List[Work]:
+        """Begins messages, one after the other."""
+        return [self._message(m) for m in messages]
+
+    def _message(self, m: Message) -> Work:
+        MPI, moved, members = _mpi.start(), row(m.t), self._group
+        status, size = MPI.Status(), m.t.numel() * m.t.element_size()
+        buffer = [memory(MPI, moved), MPI.BYTE]
+        if m.sends:
+            request = members.comm.Isend(buffer, m.rank, m.tag)
+        else:
+            request = members.comm.Irecv(buffer, MPI.ANY_SOURCE if m.rank is None else m.rank, m.tag)
+
+        def finish() -> None:
+            got = status.Get_count(MPI.BYTE)
+            if got != size:
+                raise RuntimeError(f"{m.what}: the message has {got} bytes, the tensor {size}")
+            bring_back(m.t, moved)
+
+        work = Transfer(members, m.what, request, status, [m.tensor], bool if m.sends else finish)
+        work.kept = moved
+        return work
+
+
+def _in_a_row(tensors: List[Tensor]) -> Tensor:
+    """All values, in a row on the CPU."""
+    return row(tensors[0]) if len(tensors) == 1 else _ops.cat([row(t).reshape(-1) for t in tensors])
+
+
+def _all_reduce_halves(t: Tensor, op: Any, members: ProcessGroup, comm: Any, same: str, shape: str, async_op: bool,
+                       result: Any) -> Optional[Work]:
+    """Of 16-bit values over several hosts. Within a host they are reduced in float32, so that they are rounded once in all."""
+    MPI, shared, own = _mpi.start(), members.shared, settled(row(t))
+    given = own if shared is None else own.float()
+    divisor = members.size() if op is ReduceOp.AVG else 1
+    between = None if comm == MPI.COMM_NULL else Halves(MPI, comm, op, given, own.reshape(-1), divisor)
+
+    def over_hosts() -> None:
+        agree(members, same, shape)
+        if shared is not None:
+            shared.all_reduce(same, given, op, given, 1)
+        if between is not None:
+            between.run()
+        if shared is not None:
+            shared.broadcast(same, own, 0)
+
+    return submit(members, async_op, same, over_hosts, result, lambda: bring_back(t, own))
+
+
+def _take(t: Tensor, moved: Tensor, op: Any, members: ProcessGroup) -> None:
+    """The result of a reduction; a mean is divided here."""
+    if op is ReduceOp.AVG and moved.numel():
+        bring_back(moved, moved)
+        moved.div_(members.size())
+    bring_back(t, moved)
+
+
+def _check_counts(members: ProcessGroup, what: str, sent: List[int], wanted: List[int]) -> None:
+    """RuntimeError in every process where one sends another number of elements than is waited for."""
+    MPI, come = _mpi.start(), array("q", wanted)
+    members.comm.Alltoall(array("q", sent), come)
+    wrong = [f"rank {members.ranks[i]} sends {come[i]} elements to rank {members.ranks[members.rank()]}, which waits for {n}"
+             for i, n in enumerate(wanted) if come[i] != n]
+    if members.comm.allreduce(len(wrong), MPI.SUM):
+        texts = [text for each in members.comm.allgather(wrong) for text in each]
+        raise RuntimeError(f"{what}: " + "; ".join(texts))

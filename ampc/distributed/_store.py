@@ -1,0 +1,413 @@
+"""The start of groups without MPI, from the variables MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE that torchrun, Slurm and Kubernetes set.
+
+Rank 0 listens, and the others connect to it. What travels here is small and made of JSON: ids of NCCL, what ranks call, who has failed. Values of
+tensors and Python objects go by NCCL."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import queue
+import socket
+import struct
+import threading
+import time
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+
+from . import _ends
+from .errors import DistBackendError, DistNetworkError
+
+MOST_BYTES = 1 << 26  # of a message
+_found: Dict[str, Any] = {}
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def _send(to: socket.socket, message: Any) -> None:
+    data = json.dumps(message).encode()
+    to.sendall(struct.pack("<I", len(data)) + data)
+
+
+def _receive(of: socket.socket) -> Any:
+    """The next message; None at the end of the connection, or for what is none."""
+    try:
+        length = struct.unpack("<I", _bytes(of, 4))[0]
+        return json.loads(_bytes(of, length)) if length <= MOST_BYTES else None
+    except (OSError, EOFError, ValueError):
+        return None
+
+
+def _bytes(of: socket.socket, count: int) -> bytes:
+    got = bytearray()
+    while len(got) < count:
+        part = of.recv(count - len(got))
+        if not part:
+            raise EOFError
+        got += part
+    return bytes(got)
+
+
+# -- rank 0 ------------------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """Collects what the ranks say at a meeting, by its name, and tells each all of it once it has it of all. It also tells who is gone."""
+
+    def __init__(self, port: int, size: int) -> None:
+        self._size, self._lock = size, threading.Lock()
+        self._ends: Dict[int, socket.socket] = {}  # by rank
+        self._meetings: Dict[str, Tuple[List[int], Dict[int, Any]]] = {}  # ranks, and what those have said that came
+        self._told: List[Any] = []  # what all ranks are told, for those that come later
+        self._listener = socket.create_server(("", port), backlog=size)
+        threading.Thread(target=self._accept, name="ampc.distributed.store", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                end, _ = self._listener.accept()
+            except OSError:
+                return
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._serve, args=(end,), name="ampc.distributed.store", daemon=True).start()
+
+    def _serve(self, end: socket.socket) -> None:
+        hello = _receive(end)
+        if not isinstance(hello, dict) or not 0 <= hello.get("rank", -1) < self._size or hello.get("size") != self._size:
+            wrong = f"{hello.get('rank')} of {hello.get('size')}" if isinstance(hello, dict) else "no rank"
+            self._to(end, {"refused": f"rank 0 waits for {self._size} processes, and one says that it is rank {wrong}"})
+            end.close()
+            return
+        rank = hello["rank"]
+        with self._lock:
+            if rank in self._ends:
+                self._to(end, {"refused": f"there are two processes with the rank {rank}"})
+                end.close()
+                return
+            self._ends[rank] = end
+            for message in self._told:
+                self._to(end, message)
+        while (message := _receive(end)) is not None:
+            self._take(rank, message)
+        self._tell({"gone": rank})
+        end.close()
+
+    def _take(self, rank: int, message: Any) -> None:
+        if "key" not in message:  # of this rank to all
+            self._tell({**message, "rank": rank})
+            return
+        key, ranks = message["key"], message["ranks"]
+        with self._lock:
+            _, there = self._meetings.setdefault(key, (ranks, {}))
+            if "value" in message:
+                there[rank] = message["value"]
+            if len(there) == len(ranks):
+                del self._meetings[key]
+                for each in ranks:
+                    self._to(self._ends[each], {"key": key, "values": [there[r] for r in ranks]})
+            elif "value" not in message:
+                self._tell_missing(key, [rank])
+
+    def _tell_missing(self, key: str, waiting: List[int]) -> None:
+        ranks, there = self._meetings[key]
+        for rank in waiting:
+            self._to(self._ends[rank], {"key": key, "missing": [r for r in ranks if r not in there]})
+
+    def _tell(self, message: Any) -> None:
+        with self._lock:
+            self._told.append(message)
+            for end in self._ends.values():
+                self._to(end, message)
+
+    @staticmethod
+    def _to(end: socket.socket, message: Any) -> None:
+        try:
+            _send(end, message)
+        except OSError:  # it is gone, which its own thread tells
+            pass
+
+    def close(self) -> None:
+        """Listens no more. Who waits is told for whom."""
+        self._listener.close()
+        with self._lock:
+            for key, (_, there) in self._meetings.items():
+                self._tell_missing(key, list(there))
+
+
+# -- every rank --------------------------------------------------------------------------------------------------------
+
+
+class Client:
+    """This process' connection to rank 0."""
+
+    def __init__(self, host: str, port: int, rank: int, size: int, seconds: float) -> None:
+        self.rank, self.size, self.seconds = rank, size, seconds
+        self._end = self._connect(host, port)
+        self._sending = threading.Lock()
+        self._answers: Dict[str, queue.SimpleQueue[Any]] = {}
+        self.gone: Dict[int, str] = {}  # ranks that have failed or died, and how
+        self.left: Dict[int, Dict[str, int]] = {}  # ranks that take part in nothing any more, and how far they came in each group
+        self.lost = ""  # why there is no connection
+        self._send({"rank": rank, "size": size})
+        threading.Thread(target=self._listen, name="ampc.distributed.store", daemon=True).start()
+
+    def _connect(self, host: str, port: int) -> socket.socket:
+        end_by = time.monotonic() + self.seconds
+        while True:
+            try:
+                end = socket.create_connection((host, port), timeout=max(0.1, end_by - time.monotonic()))
+                end.settimeout(None)
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return end
+            except OSError as error:
+                if time.monotonic() >= end_by:
+                    raise DistNetworkError(f"init_process_group: rank {self.rank} has not found rank 0 at {host}:{port} within {self.seconds:g} s "
+                                           f"({error}); MASTER_ADDR and MASTER_PORT must be those of rank 0's host, in all processes") from None
+            time.sleep(0.02)
+
+    def _send(self, message: Any) -> None:
+        try:
+            with self._sending:
+                _send(self._end, message)
+        except OSError as error:
+            self._lose(str(error))
+
+    def _lose(self, why: str) -> None:
+        self.lost = self.lost or why
+        if 0 not in self.left:
+            self.gone.setdefault(0, "has died")
+
+    def _listen(self) -> None:
+        while (message := _receive(self._end)) is not None:
+            if "refused" in message:
+                self.lost = message["refused"]
+            elif "key" in message:
+                self._answers.setdefault(message["key"], queue.SimpleQueue()).put(message)
+            elif "failed" in message:
+                self.gone[message["rank"]] = f"has failed: {message['failed']}"
+            elif "left" in message:
+                self.left[message["rank"]] = message["left"]
+            elif message["gone"] not in self.left:
+                self.gone.setdefault(message["gone"], "has died")
+        self._lose("the connection to rank 0 has ended")
+
+    def tell(self, message: Any) -> None:
+        """Tells all."""
+        self._send(message)
+
+    def meet(self, key: str, ranks: List[int], value: Any, seconds: float, late: Callable[[str], NoReturn]) -> List[Any]:
+        """What each of the ranks says at this meeting. ``late(who)`` raises where one has not come in time, is gone, or refused."""
+        answers = self._answers.setdefault(key, queue.SimpleQueue())
+        message: Dict[str, Any] = {"key": key, "ranks": ranks}
+        self._send({**message, "value": value})
+        end_by, asked = time.monotonic() + seconds, False
+        while True:
+            lost = self.lost  # before the look at answers, which come first
+            try:
+                answer = answers.get(timeout=0.02)
+            except queue.Empty:
+                answer = {}
+            if "values" in answer:
+                del self._answers[key]
+                return answer["values"]
+            if "missing" in answer:
+                late(_named(answer["missing"]))
+            gone = [f"rank {r} {self.gone[r]}" for r in ranks if r in self.gone]
+            if lost or (gone and not self.lost):
+                late(lost or "; ".join(gone))
+            if time.monotonic() >= end_by + 5:
+                late("rank 0 does not answer")
+            if time.monotonic() >= end_by and not asked:
+                asked = True
+                self._send(message)
+
+    def close(self) -> None:
+        """Ends it."""
+        self._end.close()
+
+
+def _named(ranks: List[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))} {'have' if len(ranks) > 1 else 'has'} not come"
+
+
+# -- what a group asks for, as of MPI ----------------------------------------------------------------------------------
+
+
+class Board:
+    """What is known of the other processes; ``_board.Board`` is that of processes of one host."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._state = client, ""
+        self._entered: Dict[str, int] = {}
+
+    def here(self, ranks: List[int]) -> List[int]:
+        """Of these the process that is known to be on this host."""
+        return [self._client.rank]
+
+    def enter(self, group: int, number: int, doing: str) -> None:
+        """This process begins the operation ``number`` of a group."""
+        self._entered[str(group)] = number
+
+    def meet(self, group: int, number: int, ranks: List[int], goes_on: Callable[[], bool]) -> None:
+        """Nobody waits here."""
+
+    def saves(self, file: int) -> List[int]:
+        """Nothing is known of others' files."""
+        return []
+
+    def leave(self) -> None:
+        """This process takes part in nothing any more."""
+        if not self._state:
+            self._state = "left"
+            self._client.tell({"left": self._entered})
+
+    def come_back(self) -> None:
+        """It does again."""
+
+    def fail(self, why: str) -> None:
+        """This process has failed; the first reason is kept."""
+        if self._state != "failed":
+            self._state = "failed"
+            self._client.tell({"failed": why[:1600]})
+
+    def failed(self) -> bool:
+        """Whether this process has."""
+        return self._state == "failed"
+
+    def all_know(self) -> bool:
+        """Whether all others have failed, left or died."""
+        return len({*self._client.gone, *self._client.left, self._client.rank}) >= self._client.size
+
+    def gone(self, ranks: List[int]) -> Optional[str]:
+        """What has happened to the first of these processes that failed or died; None where none did."""
+        return next((f"rank {r} {self._client.gone[r]}" for r in ranks if r != self._client.rank and r in self._client.gone), None)
+
+    def ended_before(self, group: int, number: int, ranks: List[int]) -> Optional[str]:
+        """Which of these processes has ended without the operation ``number`` of the group; None where none has."""
+        left = self._client.left
+        return next((f"rank {r} has ended without it" for r in ranks if r in left and left[r].get(str(group), 0) < number), None)
+
+    def missing(self, group: int, number: int, ranks: List[int]) -> str:
+        """What is known of the processes of an operation that does not end."""
+        return f"one of the ranks {ranks} has not come to it, or its GPU does not answer"
+
+
+class Comm:
+    """Some of the processes. It has those methods of MPI's communicators that groups use for what is no data."""
+
+    def __init__(self, client: Client, ranks: List[int], name: str) -> None:
+        self._client, self._ranks, self._name, self._meetings, self._parts = client, ranks, name, itertools.count(), itertools.count()
+        self.rank, self.size = ranks.index(client.rank), len(ranks)
+
+    def allgather(self, value: Any) -> List[Any]:
+        """Every rank's value, in each; of what JSON has. DistBackendError where one does not come within the timeout."""
+        if self.size == 1:
+            return [value]
+        key = f"{self._name}:{next(self._meetings)}"
+        return self._client.meet(key, self._ranks, value, self._client.seconds, self._late)
+
+    def _late(self, who: str) -> NoReturn:
+        raise DistBackendError(f"rank {self._client.rank} waits for the others for {self._client.seconds:g} s at most: {who}")
+
+    def bcast(self, value: Any, root: int = 0) -> Any:
+        """The root's value."""
+        return self.allgather(value if self.rank == root else None)[root]
+
+    def Dup(self) -> Comm:
+        """Another one of the same processes. Collective."""
+        return Comm(self._client, self._ranks, f"{self._name}/{next(self._parts)}")
+
+    def part(self, members: List[int], tag: int) -> Comm:
+        """One of some of the processes, which call it with one tag."""
+        ranks = [self._ranks[i] for i in members]
+        return Comm(self._client, ranks, f"{self._name}/of {ranks} by {tag}")
+
+
+# -- the start ---------------------------------------------------------------------------------------------------------
+
+
+def board() -> Board:
+    """What is known of the other processes."""
+    return _found["board"]
+
+
+def agrees(comm: Comm, same: str) -> bool:
+    """Whether all ranks say the same."""
+    return len(set(comm.allgather(same))) == 1
+
+
+def part(comm: Comm, members: List[int], tag: int) -> Comm:
+    """A communicator of some of the processes."""
+    return comm.part(members, tag)
+
+
+def meeting_place(init_method: Optional[str], rank: int, size: int) -> Optional[Tuple[str, int, int, int]]:
+    """Host and port of rank 0, this process' rank, and their number, as arguments or variables say; None where something is not said."""
+    host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
+    if str(init_method).startswith("tcp://"):
+        host, _, port = str(init_method)[6:].partition("/")[0].rpartition(":")
+    rank = rank if rank >= 0 else _number("RANK")
+    size = size if size > 0 else _number("WORLD_SIZE")
+    if rank <= 0 and size in (-1, 1):
+        return "", 0, 0, 1
+    if not host or not port.isdigit() or rank < 0 or size < 1:
+        return None
+    if rank >= size:
+        raise ValueError(f"init_process_group: the rank must be from 0 to {size - 1}, got {rank}")
+    beside_torch = os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True"  # torchrun itself listens at MASTER_PORT
+    return host, int(port) + beside_torch, rank, size
+
+
+def _number(name: str) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else -1
+
+
+def connect(where: Tuple[str, int, int, int], seconds: float) -> Comm:
+    """Connects the processes. DistNetworkError that names the ranks which have not come in time."""
+    host, port, rank, size = where
+    server = None
+    if "client" in _found:  # from groups before
+        _found["times"] += 1
+        return Comm(_found["client"], list(range(size)), f"world {_found['times']}")
+    if size > 1 and rank == 0:
+        try:
+            server = Server(port, size)
+        except OSError as error:
+            raise DistNetworkError(f"init_process_group: rank 0 cannot listen at port {port} ({error}); set MASTER_PORT to a free one, in all "
+                                   "processes") from None
+    client = Client("127.0.0.1" if server else host, port, rank, size, seconds) if size > 1 else _Alone()
+
+    def late(who: str) -> NoReturn:
+        raise DistNetworkError(f"init_process_group: {size} processes shall meet at {host}:{port} within {seconds:g} s: {who}")
+
+    comm = Comm(client, list(range(size)), "world")
+    if size > 1:
+        try:
+            client.meet("start", list(range(size)), True, seconds, late)
+        except DistNetworkError:
+            _end(client, server)
+            raise
+    _found.update(board=Board(client), client=client, times=0)
+    _ends.listen_to_the_end(_found["board"], size, lambda: _end(client, server))
+    return comm
+
+
+def _end(client: Client, server: Optional[Server]) -> None:
+    if server is not None:
+        server.close()
+    client.close()
+
+
+class _Alone(Client):
+    """Of one process, which connects to nobody."""
+
+    def __init__(self) -> None:
+        self.rank, self.size, self.seconds, self.gone, self.left, self.lost = 0, 1, 0.0, {}, {}, ""
+
+    def tell(self, message: Any) -> None:
+        """There is nobody."""
+
+    def close(self) -> None:
+        """There is nothing."""

@@ -1,0 +1,130 @@
+/* Collectives by NCCL, which is opened by name at first use. No call waits for another process: connecting and queueing
+ * may go on after a call has returned, which the caller asks for (ac_nccl_state), so that a rank that never comes is an
+ * error after a time and no hang. */
+#include "cuda/nccl.h"
+
+enum { PRIORITY = -1, CONFIG_VERSION = 21400 };
+
+static int check(const ac_nccl_group *g, ncclResult_t result, const char *what) {
+    if (result == AC_NCCL_SUCCESS || result == AC_NCCL_IN_PROGRESS) return 0;
+    const char *more = ac_nccl.ncclGetLastError(g ? g->comm : NULL);
+    return ac_fail(AC_RUNTIME, "%s: NCCL: %s (%d)%s%s", what, ac_nccl.ncclGetErrorString(result), (int)result,
+                   more && *more ? ": " : "", more ? more : "");
+}
+
+/* One call of NCCL within the context of the group's GPU. */
+#define WITHIN(g, what, call)                                                                                          \
+    do {                                                                                                               \
+        ac_gpu_scope scope_;                                                                                           \
+        AC_TRY(ac_gpu_enter((g)->device, &scope_));                                                                    \
+        ncclResult_t result_ = (call);                                                                                 \
+        ac_gpu_leave(&scope_);                                                                                         \
+        AC_TRY(check(g, result_, what));                                                                               \
+    } while (0)
+
+int ac_nccl_version(int *version) {
+    AC_TRY(ac_nccl_open());
+    return check(NULL, ac_nccl.ncclGetVersion(version), "its version");
+}
+
+int ac_nccl_unique_id(ncclUniqueId *id) {
+    AC_TRY(ac_nccl_open());
+    return check(NULL, ac_nccl.ncclGetUniqueId(id), "an id for a group of processes");
+}
+
+int ac_nccl_begin(ac_nccl_group *g, ac_device d, const ncclUniqueId *id, int rank, int size) {
+    ncclConfig_t config = {sizeof config, (unsigned)AC_NCCL_MAGIC, CONFIG_VERSION, 0};
+    AC_TRY(ac_nccl_open());
+    *g = (ac_nccl_group){.device = d};
+    AC_TRY(ac_gpu_stream_of(d, PRIORITY, &g->stream));
+    WITHIN(g, "connecting the GPUs of several processes",
+           ac_nccl.ncclCommInitRankConfig(&g->comm, size, *id, rank, &config));
+    return 0;
+}
+
+int ac_nccl_state(const ac_nccl_group *g, bool *in_progress) {
+    ncclResult_t state = AC_NCCL_SUCCESS;
+    *in_progress = false;
+    if (!g->comm) return ac_fail(AC_RUNTIME, "NCCL: the group has ended");
+    AC_TRY(check(g, ac_nccl.ncclCommGetAsyncError(g->comm, &state), "asking for errors"));
+    *in_progress = state == AC_NCCL_IN_PROGRESS;
+    return check(g, state, "an operation between GPUs");
+}
+
+/* -1: NCCL has no such numbers. They travel as bytes. */
+static int type_of(ac_dtype t) {
+    switch (t) {
+    case AC_int8: return AC_NCCL_I8;
+    case AC_uint8: return AC_NCCL_U8;
+    case AC_bool: return AC_NCCL_U8; /* MAX is or, MIN is and */
+    case AC_int32: return AC_NCCL_I32;
+    case AC_int64: return AC_NCCL_I64;
+    case AC_float16: return AC_NCCL_F16;
+    case AC_float32: return AC_NCCL_F32;
+    case AC_float64: return AC_NCCL_F64;
+    case AC_bfloat16: return AC_NCCL_BF16;
+    default: return -1;
+    }
+}
+
+static bool is_reduction(ac_nccl_kind k) {
+    return k == AC_NCCL_ALL_REDUCE || k == AC_NCCL_REDUCE || k == AC_NCCL_REDUCE_SCATTER;
+}
+
+static ncclResult_t call(const ac_nccl_group *g, const ac_nccl_call *c) {
+    const ac_tensor *each = c->kind == AC_NCCL_REDUCE_SCATTER || c->kind == AC_NCCL_RECV ? c->to : c->from;
+    const void *from = c->from ? ac_data(c->from) : NULL;
+    void *to = c->to ? ac_data(c->to) : NULL;
+    bool bytes = type_of(each->dtype) < 0;
+    ncclDataType_t type = bytes ? AC_NCCL_U8 : type_of(each->dtype);
+    size_t n = (size_t)(each->numel * (bytes ? ac_itemsize(each->dtype) : 1));
+    switch (c->kind) {
+    case AC_NCCL_ALL_REDUCE: return ac_nccl.ncclAllReduce(from, to, n, type, c->op, g->comm, g->stream);
+    case AC_NCCL_REDUCE: return ac_nccl.ncclReduce(from, to, n, type, c->op, c->root, g->comm, g->stream);
+    case AC_NCCL_BROADCAST: return ac_nccl.ncclBroadcast(from, to, n, type, c->root, g->comm, g->stream);
+    case AC_NCCL_ALL_GATHER: return ac_nccl.ncclAllGather(from, to, n, type, g->comm, g->stream);
+    case AC_NCCL_REDUCE_SCATTER: return ac_nccl.ncclReduceScatter(from, to, n, type, c->op, g->comm, g->stream);
+    case AC_NCCL_SEND: return ac_nccl.ncclSend(from, n, type, c->root, g->comm, g->stream);
+    default: return ac_nccl.ncclRecv(to, n, type, c->root, g->comm, g->stream);
+    }
+}
+
+static ncclResult_t call_all(const ac_nccl_group *g, const ac_nccl_call *calls, int n) {
+    ncclResult_t result = ac_nccl.ncclGroupStart(), ended;
+    for (int i = 0; i < n && result == AC_NCCL_SUCCESS; i++) {
+        result = call(g, &calls[i]);
+        if (result == AC_NCCL_IN_PROGRESS) result = AC_NCCL_SUCCESS; /* the group's end tells */
+    }
+    ended = ac_nccl.ncclGroupEnd();
+    return result == AC_NCCL_SUCCESS ? ended : result;
+}
+
+/* A tensor's memory is not used again before the stream is done with it. */
+static int keep(const ac_nccl_group *g, const ac_tensor *t) {
+    if (!t || t->storage->release != ac_cuda_memory.release) return 0;
+    return ac_gpu_record_stream(t->storage->owner, g->device, g->stream);
+}
+
+int ac_nccl_queue(const ac_nccl_group *g, const ac_nccl_call *calls, int n) {
+    if (!g->comm) return ac_fail(AC_RUNTIME, "NCCL: the group has ended");
+    for (int i = 0; i < n; i++) {
+        const ac_nccl_call *c = &calls[i];
+        if (is_reduction(c->kind) && type_of(c->from->dtype) < 0)
+            return ac_fail(AC_RUNTIME, "NCCL does not reduce %s", ac_dtypes[c->from->dtype].name);
+        AC_TRY(keep(g, c->from));
+        AC_TRY(keep(g, c->to));
+    }
+    WITHIN(g, "an operation between GPUs", n == 1 ? call(g, calls) : call_all(g, calls, n));
+    return 0;
+}
+
+static int finish(ac_nccl_group *g, ncclResult_t (*how)(ncclComm_t), const char *what) {
+    ncclComm_t comm = g->comm;
+    if (!comm) return 0;
+    g->comm = NULL; /* first: nobody else uses it from here on */
+    WITHIN(g, what, how(comm));
+    return 0;
+}
+
+int ac_nccl_end(ac_nccl_group *g) { return finish(g, ac_nccl.ncclCommDestroy, "ending a group of GPUs"); }
+int ac_nccl_abort(ac_nccl_group *g) { return finish(g, ac_nccl.ncclCommAbort, "breaking off a group of GPUs"); }

@@ -1,0 +1,273 @@
+"""NCCL between GPUs of 2 and 4 processes, each with a simulated GPU and the stand-in of NCCL of tests/cuda_sim. ``nccl_ranks.py`` holds what the
+processes run."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("mpi4py")
+import nccl_ranks
+from conftest import build_simulator
+from test_distributed import HERE, start
+
+from ampc import _launcher as launch
+
+pytestmark = pytest.mark.cpu  # its processes have GPUs of their own
+if launch.mpiexec() is None:
+    pytest.skip("there is no mpiexec", allow_module_level=True)
+ROOT = os.path.dirname(os.path.dirname(nccl_ranks.ampc.__file__))
+SETS = [(2, "None"), (4, "None"), (2, "nccl"), (2, "env")]
+CASES = [(size, how, name) for size, how in SETS for name, (sizes, _) in nccl_ranks.PROGRAMS.items() if size in sizes]
+
+
+@pytest.fixture(scope="module")
+def simulator():
+    return {"AMPC_CUDA_LIBS": str(build_simulator()), "AMPC_SIM_GPUS": "4", "PYTHONPATH": os.pathsep.join([ROOT, HERE])}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start_by_variables(size, *args, timeout=60, ranks=None, **variables):
+    """Runs Python in so many processes that know each other by MASTER_ADDR alone; the status of each, and what it has said."""
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1"}
+    meeting = {**meeting, **variables}
+    started = [subprocess.Popen([sys.executable, *map(str, args)], cwd=HERE, env={**os.environ, **meeting, "RANK": str(r), "LOCAL_RANK": str(r)},
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for r in (range(size) if ranks is None else ranks)]
+    try:
+        said = [p.communicate(timeout=timeout)[0] for p in started]
+    finally:
+        for p in started:
+            p.kill()
+    return [p.returncode for p in started], said
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory, simulator):
+    """What each rank says of each program, and all output; each set is started once."""
+    kept = {}
+
+    def get(size, how):
+        if (size, how) not in kept:
+            folder = tmp_path_factory.mktemp("ranks")
+            if how == "env":
+                statuses, said = start_by_variables(size, "nccl_ranks.py", folder, "nccl", timeout=120, **simulator)
+                output = "".join(said)
+            else:
+                done = start(size, "nccl_ranks.py", folder, how, timeout=120, **simulator)
+                statuses, output = [done.returncode], done.stdout + done.stderr
+            files = (folder / f"{r}.json" for r in range(size))
+            kept[size, how] = [json.loads(f.read_text()) if f.exists() else {} for f in files], output, statuses
+        return kept[size, how]
+
+    return get
+
+
+@pytest.mark.parametrize("size, how, name", CASES)
+def test_ranks(found, size, how, name):
+    said, output, statuses = found(size, how)
+    for rank in range(size):
+        assert name in said[rank], f"rank {rank} did not come to it: {output[-3000:]}"
+        assert not said[rank][name][0], f"rank {rank}: {said[rank][name][0]}"
+    assert not any(statuses), output
+
+
+# -- beside MPI ----------------------------------------------------------------------------------------------------------
+
+SAME_BITS = """
+import numpy as np
+import ampc
+import ampc.distributed as dist
+from ampc.nn.parallel import DistributedDataParallel as DDP
+dist.init_process_group()
+rank = dist.get_rank()
+ampc.cuda.set_device(rank)
+ampc.set_default_device(f"cuda:{rank}")
+found = []
+for backend in ("mpi", "nccl"):
+    ampc.manual_seed(0)
+    model = DDP(ampc.nn.Sequential(ampc.nn.Linear(6, 16), ampc.nn.GELU(), ampc.nn.Linear(16, 3)), process_group=dist.new_group(backend=backend))
+    optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=0.05), ampc.amp.GradScaler()
+    for step in range(4):
+        ampc.manual_seed(10 * step + rank)
+        x = ampc.randn(8, 6)
+        optimizer.zero_grad()
+        scaler.scale(model(x).square().mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    found.append([p.detach().cpu().numpy() for p in model.parameters()])
+assert all(np.array_equal(a, b) for a, b in zip(*found))
+assert {dist.get_backend(g) for g in dist.distributed_c10d._pg_map} == {"cpu:mpi,cuda:nccl", "mpi", "nccl"}
+print("same")
+"""
+
+
+def test_training_gives_the_bits_of_mpi(tmp_path, simulator):
+    """Of two ranks: a sum of two has one order."""
+    (tmp_path / "train.py").write_text(SAME_BITS)
+    done = start(2, tmp_path / "train.py", **simulator)
+    assert done.returncode == 0 and done.stdout.count("same") == 2, done.stderr
+
+
+ONE_GPU = """
+import sys
+import ampc
+import ampc.distributed as dist
+dist.init_process_group(None if sys.argv[1] == "None" else sys.argv[1])
+x = ampc.ones(3, device="cuda:0")
+dist.all_reduce(x)
+print(x.tolist())
+"""
+
+
+def test_two_ranks_on_one_gpu(tmp_path, simulator):
+    (tmp_path / "train.py").write_text(ONE_GPU)
+    done = start(2, tmp_path / "train.py", "None", **simulator)
+    assert done.returncode == 0 and done.stdout.count("[2.0, 2.0, 2.0]") == 2, done.stderr
+    done = start(2, tmp_path / "train.py", "nccl", **simulator)
+    assert done.returncode != 0 and "ranks 0 and 1 have one GPU, and NCCL takes one of each; call cuda.set_device(LOCAL_RANK)" in done.stderr
+
+
+def test_without_nccl(tmp_path, simulator):
+    """Tensors of a GPU go by MPI where nothing else is asked for."""
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    for name in os.listdir(simulator["AMPC_CUDA_LIBS"]):
+        if ".so" in name and "nccl" not in name:
+            (libraries / name).symlink_to(os.path.join(simulator["AMPC_CUDA_LIBS"], name))
+    (tmp_path / "train.py").write_text(ONE_GPU)
+    simulator = {**simulator, "AMPC_CUDA_LIBS": str(libraries)}
+    done = start(2, tmp_path / "train.py", "None", **simulator)
+    assert done.returncode == 0 and done.stdout.count("[2.0, 2.0, 2.0]") == 2, done.stderr
+    done = start(2, tmp_path / "train.py", "nccl", **simulator)
+    assert done.returncode != 0 and "backend='nccl': NCCL (libnccl.so.2) was not found; `pip install nvidia-nccl-cu13`" in done.stderr, done.stderr
+
+
+# -- failure ---------------------------------------------------------------------------------------------------------------
+
+FAILS = """
+import ctypes, os, signal, sys, time
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group("nccl", timeout=timedelta(seconds=2))
+rank = dist.get_rank()
+ampc.cuda.set_device(rank)
+stand_in = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libnccl.so.2"))
+group = dist.new_group()
+x = ampc.ones(3, device="cuda")
+dist.all_reduce(x, group=group)
+group.checks = False  # as a DistributedDataParallel's: the GPU alone waits for the others
+x.tolist()
+if rank == 1:
+    {}
+dist.all_reduce(x, group=group)
+begin = time.monotonic()
+try:
+    x.tolist()
+finally:
+    print(f"waited {{time.monotonic() - begin:.1f}} s", flush=True)
+dist.all_reduce(x, group=group)
+x.tolist()
+print("no error", flush=True)
+"""
+WAYS = {"killed": ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1"),
+        "raised": ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"),
+        "hung": ("time.sleep(6)", "all_reduce of 3 elements of float32, SUM has not ended within 2 s"),
+        "hung on the GPU": ("stand_in.ampc_simulate_nccl(0, 0, 1, 0)", "all_reduce of 3 elements of float32, SUM has not ended within 2 s"),
+        "lost": ("stand_in.ampc_simulate_nccl(0, 0, 0, 1)", "rank 1 in all_reduce of 3 elements of float32, SUM: an operation between GPUs: NCCL: "
+                                                            "remote process exited or there was a network error (6)"),
+        "refused": ("stand_in.ampc_simulate_nccl(1, 3, 0, 0)", "rank 1 in all_reduce of 3 elements of float32, SUM: an operation between GPUs: "
+                                                               "NCCL: internal error (3): a failure that was asked for")}
+
+
+@pytest.mark.parametrize("way, how", [*((way, "mpi") for way in WAYS), ("killed", "env"), ("hung", "env"), ("lost", "env")])
+def test_a_rank_that_fails(tmp_path, simulator, way, how):
+    what, text = WAYS[way]
+    (tmp_path / "train.py").write_text(FAILS.format(what))
+    if how == "mpi":
+        done = start(2, tmp_path / "train.py", timeout=40, **simulator)
+        statuses, output = [done.returncode], done.stdout + done.stderr
+    else:
+        statuses, said = start_by_variables(2, tmp_path / "train.py", timeout=40, **simulator)
+        output = "".join(said)
+    assert any(statuses) and "no error" not in output and "DistBackendError" in output and text in output, output
+    assert how == "mpi" or all(statuses), output
+
+
+# -- the start without MPI ---------------------------------------------------------------------------------------------------
+
+MEETS = """
+import sys
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group({}, timeout=timedelta(seconds=float(sys.argv[1])))
+assert "mpi4py" not in sys.modules
+rank = dist.get_rank()
+ampc.cuda.set_device(rank)
+x = ampc.ones(3, device="cuda") * (rank + 1)
+dist.all_reduce(x)
+print(x.tolist(), dist.get_backend())
+"""
+
+
+@pytest.mark.parametrize("arguments", ["'nccl'", "'nccl', init_method='env://'", "'cuda:nccl'", "None"])
+def test_processes_meet_by_variables(tmp_path, simulator, arguments):
+    (tmp_path / "train.py").write_text(MEETS.format(arguments))
+    statuses, said = start_by_variables(3, tmp_path / "train.py", 20, **simulator)
+    assert statuses == [0, 0, 0] and all("[6.0, 6.0, 6.0] nccl" in text for text in said), said
+
+
+def test_the_place_can_be_an_argument(tmp_path, simulator):
+    (tmp_path / "train.py").write_text(MEETS.format(f"'nccl', init_method='tcp://127.0.0.1:{free_port()}'"))
+    statuses, said = start_by_variables(2, tmp_path / "train.py", 20, MASTER_PORT="1", **simulator)
+    assert statuses == [0, 0], said
+
+
+def test_torchrun_itself_may_listen_at_the_port(tmp_path, simulator):
+    (tmp_path / "train.py").write_text(MEETS.format("'nccl'"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        statuses, said = start_by_variables(2, tmp_path / "train.py", 20, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE="True", **simulator)
+        assert statuses == [0, 0], said
+        statuses, said = start_by_variables(2, tmp_path / "train.py", 1, MASTER_PORT=port, ranks=[0], **simulator)
+        assert statuses == [1] and f"rank 0 cannot listen at port {port}" in said[0] and "set MASTER_PORT to a free one" in said[0], said
+
+
+def test_torchs_own_launcher_starts_them(tmp_path, simulator):
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(MEETS.format("'nccl'"))
+    line = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", "-m", "ampc", "run", "train.py", "20"]
+    done = subprocess.run(line, cwd=tmp_path, env={**os.environ, **simulator, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0 and done.stdout.count("[3.0, 3.0, 3.0] nccl") == 2, done.stderr
+
+
+def test_ranks_that_do_not_come(tmp_path, simulator):
+    (tmp_path / "train.py").write_text(MEETS.format("'nccl'"))
+    statuses, said = start_by_variables(4, tmp_path / "train.py", 2, ranks=[0, 2], **simulator)
+    assert statuses == [1, 1] and all("4 processes shall meet at 127.0.0.1:" in text and "ranks 1, 3 have not come" in text for text in said), said
+    statuses, said = start_by_variables(2, tmp_path / "train.py", 1, ranks=[1], **simulator)
+    assert statuses == [1] and "rank 1 has not found rank 0 at 127.0.0.1:" in said[0], said
+
+
+def test_processes_that_do_not_fit(tmp_path, simulator):
+    (tmp_path / "train.py").write_text(MEETS.format("'nccl', rank=0, world_size=2"))
+    statuses, said = start_by_variables(2, tmp_path / "train.py", 3, **simulator)
+    assert statuses == [1, 1] and any("cannot listen" in text for text in said), said
+    (tmp_path / "train.py").write_text(MEETS.format("'nccl', rank=5, world_size=2"))
+    statuses, said = start_by_variables(2, tmp_path / "train.py", 3, ranks=[0], **simulator)
+    assert statuses == [1] and "the rank must be from 0 to 1, got 5" in said[0], said
+
+
+def test_one_process_needs_no_variables(tmp_path, simulator):
+    (tmp_path / "train.py").write_text(MEETS.format("'nccl'"))
+    done = subprocess.run([sys.executable, str(tmp_path / "train.py"), "5"], env={**os.environ, **simulator}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "[1.0, 1.0, 1.0] nccl" in done.stdout, done.stderr
