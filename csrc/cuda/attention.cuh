@@ -41,7 +41,7 @@ DEV matrix without(const matrix &m, int64_t rows) { return {m.at + rows * m.row,
 /* Tiles of ROWS rows of two matrices on their way to shared memory: the runs that this thread carries. What lies beyond
  * the last row or column is 0. */
 template <int SIDES, int ROWS> struct pair_of_tiles {
-    enum { ROW = SIDES * SIDE + PAD, RUNS = SIDES * SIDE / RUN, OWN = 2 * ROWS * RUNS / AC_GPU_THREADS };
+    enum { TILE_ROW = SIDES * SIDE + PAD, RUNS = SIDES * SIDE / RUN, OWN = 2 * ROWS * RUNS / AC_GPU_THREADS };
     run own[OWN];
     DEV_METHOD void fetch(const matrix &a, const matrix &b, int64_t first, int width) {
 #pragma unroll
@@ -57,7 +57,7 @@ template <int SIDES, int ROWS> struct pair_of_tiles {
 #pragma unroll
         for (int i = 0; i < OWN; i++) {
             int n = (int)threadIdx.x + i * AC_GPU_THREADS;
-            *(run *)&tiles[n / RUNS * ROW + n % RUNS * RUN] = own[i];
+            *(run *)&tiles[n / RUNS * TILE_ROW + n % RUNS * RUN] = own[i];
         }
     }
 };
@@ -72,7 +72,7 @@ template <class E, int SIDES> DEV void load_rows(left<E> (&to)[SIDES], const uin
 /* 16 rows times the 32 that pass by: products [16][SCORE_ROW] */
 template <class E, int SIDES>
 DEV void multiply(const left<E> (&rows)[SIDES], const uint16_t *passing, float *products) {
-    enum { ROW = SIDES * SIDE + PAD };
+    enum { TILE_ROW = SIDES * SIDE + PAD };
 #pragma unroll
     for (int j = 0; j < STEP / SIDE; j++) {
         sums s;
@@ -80,7 +80,7 @@ DEV void multiply(const left<E> (&rows)[SIDES], const uint16_t *passing, float *
 #pragma unroll
         for (int i = 0; i < SIDES; i++) {
             turned<E> b;
-            wmma::load_matrix_sync(b, (const E *)passing + j * SIDE * ROW + i * SIDE, ROW);
+            wmma::load_matrix_sync(b, (const E *)passing + j * SIDE * TILE_ROW + i * SIDE, TILE_ROW);
             wmma::mma_sync(s, rows[i], b, s);
         }
         wmma::store_matrix_sync(products + j * SIDE, s, SCORE_ROW, wmma::mem_row_major);
