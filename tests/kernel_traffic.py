@@ -230,8 +230,22 @@ case("`conv2d` without cuDNN", "2 × 32 × 32 × 32, 64 × 32 × 3 × 3")(convol
 case("`conv2d`, the weight's gradient", "2 × 32 × 32 × 32, 64 × 32 × 3 × 3")(convolution(True))
 
 
-forward_case("`scaled_dot_product_attention`", "8 × 256 × 64, each", lambda lib, q, k, v: lib.nn.functional.scaled_dot_product_attention(q, k, v),
-             *[(8, 256, 64)] * 3)
+def attention(backward: bool = False, mask: str = "", **how: Any) -> Callable[[Any], Any]:
+    """Forward q, k, v and a mask are read; backward these, the result and its gradient, and a trained mask's gradient is written, too."""
+    def make(lib: Any) -> Any:
+        q, k, v = (half(lib, 8, 256, 64, grad=backward) for _ in range(3))
+        masks = [lib.randn(8, 256, 256, device="cuda").requires_grad_()] if mask == "trained" else [lib.rand(8, 256, 256, device="cuda") < 0.5] if mask else []
+        call = functools.partial(lib.nn.functional.scaled_dot_product_attention, q, k, v, *masks, **how)
+        y, leaves = call(), [q, k, v, *masks] if mask == "trained" else [q, k, v]
+        g = half(lib, 8, 256, 64)
+        return (lambda: lib.autograd.grad(y, leaves, g, retain_graph=True), [q, k, v, *masks, y, g, *leaves]) if backward else (call, [q, k, v, *masks, y])
+    return make
+
+
+for kind, how in (("", {}), (", causal", {"is_causal": True}), (", dropout", {"dropout_p": 0.1}), (", a mask of truth values", {"mask": "keeps"})):
+    case(f"`scaled_dot_product_attention`{kind}", "8 × 256 × 64, each")(attention(**how))
+    case(f"`scaled_dot_product_attention`{kind}, backward", "8 × 256 × 64, each")(attention(True, **how))
+case("`scaled_dot_product_attention`, a trained mask, backward", "8 × 256 × 64, each")(attention(True, "trained"))
 
 
 @case("the look over gradients", "131072, 4096, 64")

@@ -94,6 +94,8 @@ def test_any_object_as_any_argument(name, data):
 @every_operator
 @given(data=st.data())
 def test_a_good_call_with_one_argument_replaced(name, data):
+    if not SAMPLES[name]:
+        pytest.skip("a row of the GPU alone, in 16 bits")
     s = SAMPLES[name][0]
     args, kwargs = to_ampc(s, ampc.float32)
     args = list(args)

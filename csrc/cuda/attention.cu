@@ -33,14 +33,6 @@ struct state {
     float top, sum;
 };
 
-/* Of the 16 weights that a thread has, the dropped ones become 0. */
-DEV void drop(const ac_gpu_attention &a, float (&weights)[HALF_ROW], int64_t number) {
-    uniform_numbers numbers(a.random);
-#pragma unroll
-    for (int i = 0; i < HALF_ROW; i++)
-        if (numbers.at(number + i) < (float)a.dropped) weights[i] = 0;
-}
-
 /* The weights of a tile from its scores, and the factors of what was summed before. */
 template <class E>
 DEV void weigh(const ac_gpu_attention &a, scrap &s, state &row, int64_t item, int64_t mask, int64_t query,
@@ -48,10 +40,11 @@ DEV void weigh(const ac_gpu_attention &a, scrap &s, state &row, int64_t item, in
     int lane = (int)threadIdx.x % 32, r = lane / 2, first = lane % 2 * HALF_ROW;
     float score[HALF_ROW], top = row.top, sum = 0;
 #pragma unroll
-    for (int i = 0; i < HALF_ROW; i++) {
-        score[i] = masked(a, s.scores[r * SCORE_ROW + first + i], mask, query, key + first + i);
-        top = Larger()(top, score[i]);
-    }
+    for (int i = 0; i < HALF_ROW; i++) score[i] = s.scores[r * SCORE_ROW + first + i];
+#pragma unroll
+    for (int i = 0; i < HALF_ROW; i += RUN) make_scores(a, score + i, mask, query, key + first + i);
+#pragma unroll
+    for (int i = 0; i < HALF_ROW; i++) top = Larger()(top, score[i]);
     top = Larger()(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
     float shift = top == -INFINITY ? 0 : top, factor = expf(row.top - shift);
     __syncwarp(); /* the scores have been read */
@@ -61,9 +54,10 @@ DEV void weigh(const ac_gpu_attention &a, scrap &s, state &row, int64_t item, in
         sum += score[i];
         s.next.factors[r * SIDE + lane % 2 * (SIDE / 2) + i / 2] = factor;
     }
-    if (a.dropped > 0) drop(a, score, number_of(a, item, query, key + first));
+    uint32_t dropped = a.dropped > 0 ? dropped_of(a, item, query, key + first, HALF_ROW) : 0;
 #pragma unroll
-    for (int i = 0; i < HALF_ROW; i++) s.next.weights[r * WEIGHT_ROW + first + i] = Rounding<E>::bits(score[i]);
+    for (int i = 0; i < HALF_ROW; i++)
+        s.next.weights[r * WEIGHT_ROW + first + i] = dropped >> i & 1 ? 0 : Rounding<E>::bits(score[i]);
     sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
     row.top = top, row.sum = row.sum * factor + sum;
     __syncwarp();
@@ -117,8 +111,8 @@ template <class E, int SIDES> DEV void attend(const ac_gpu_attention &a) {
 }
 
 #define ATTENTION(E, dtype)                                                                                            \
-    AC_KERNEL(ac_attention_32_##dtype, ac_gpu_attention) { attend<E, 2>(a); }                                          \
-    AC_KERNEL(ac_attention_64_##dtype, ac_gpu_attention) { attend<E, 4>(a); }                                          \
+    AC_KERNEL_OF_TWO(ac_attention_32_##dtype, ac_gpu_attention) { attend<E, 2>(a); }                                   \
+    AC_KERNEL_OF_TWO(ac_attention_64_##dtype, ac_gpu_attention) { attend<E, 4>(a); }                                   \
     AC_KERNEL(ac_attention_96_##dtype, ac_gpu_attention) { attend<E, 6>(a); }                                          \
     AC_KERNEL(ac_attention_128_##dtype, ac_gpu_attention) { attend<E, 8>(a); }
 ATTENTION(__half, f16)

@@ -41,7 +41,7 @@ DEV matrix without(const matrix &m, int64_t rows) { return {m.at + rows * m.row,
 /* Tiles of ROWS rows of two matrices on their way to shared memory: the runs that this thread carries. What lies beyond
  * the last row or column is 0. */
 template <int SIDES, int ROWS> struct pair_of_tiles {
-    enum { ROW = SIDES * SIDE + PAD, RUNS = SIDES * SIDE / RUN, OWN = 2 * ROWS * RUNS / AC_GPU_THREADS };
+    enum { TILE_ROW = SIDES * SIDE + PAD, RUNS = SIDES * SIDE / RUN, OWN = 2 * ROWS * RUNS / AC_GPU_THREADS };
     run own[OWN];
     DEV_METHOD void fetch(const matrix &a, const matrix &b, int64_t first, int width) {
 #pragma unroll
@@ -57,7 +57,7 @@ template <int SIDES, int ROWS> struct pair_of_tiles {
 #pragma unroll
         for (int i = 0; i < OWN; i++) {
             int n = (int)threadIdx.x + i * AC_GPU_THREADS;
-            *(run *)&tiles[n / RUNS * ROW + n % RUNS * RUN] = own[i];
+            *(run *)&tiles[n / RUNS * TILE_ROW + n % RUNS * RUN] = own[i];
         }
     }
 };
@@ -72,7 +72,7 @@ template <class E, int SIDES> DEV void load_rows(left<E> (&to)[SIDES], const uin
 /* 16 rows times the 32 that pass by: products [16][SCORE_ROW] */
 template <class E, int SIDES>
 DEV void multiply(const left<E> (&rows)[SIDES], const uint16_t *passing, float *products) {
-    enum { ROW = SIDES * SIDE + PAD };
+    enum { TILE_ROW = SIDES * SIDE + PAD };
 #pragma unroll
     for (int j = 0; j < STEP / SIDE; j++) {
         sums s;
@@ -80,7 +80,7 @@ DEV void multiply(const left<E> (&rows)[SIDES], const uint16_t *passing, float *
 #pragma unroll
         for (int i = 0; i < SIDES; i++) {
             turned<E> b;
-            wmma::load_matrix_sync(b, (const E *)passing + j * SIDE * ROW + i * SIDE, ROW);
+            wmma::load_matrix_sync(b, (const E *)passing + j * SIDE * TILE_ROW + i * SIDE, TILE_ROW);
             wmma::mma_sync(s, rows[i], b, s);
         }
         wmma::store_matrix_sync(products + j * SIDE, s, SCORE_ROW, wmma::mem_row_major);
@@ -133,18 +133,56 @@ DEV int64_t mask_of(const ac_gpu_attention &a, int64_t item) {
     return a.mask.data ? space_offset(a.mask_items, item) : 0;
 }
 
-/* What scale and mask make of a product; a query looks at no key behind itself where attention is causal. */
-DEV float masked(const ac_gpu_attention &a, float product, int64_t mask, int64_t query, int64_t key) {
-    if (key >= a.keys || (a.causal && key > query)) return -INFINITY;
-    float score = product * a.scale;
-    if (!a.mask.data || query >= a.queries) return score;
-    int64_t at = mask + query * a.mask_row + key * a.mask_column;
-    if (a.mask.dtype == AC_bool) return ((const uint8_t *)a.mask.data)[at] ? score : -INFINITY;
-    return score + load_real<float>(a.mask, at);
+/* Eight values of a mask, the first n of them; the loads are in flight together. */
+template <class M> DEV void load_mask(const ac_gpu_attention &a, M (&to)[RUN], int64_t at, int n) {
+    const M *from = (const M *)a.mask.data + at;
+#pragma unroll
+    for (int i = 0; i < RUN; i++) to[i] = i < n ? from[i * a.mask_column] : (M)0;
 }
 
-/* The number of a score in the random stream. */
-DEV int64_t number_of(const ac_gpu_attention &a, int64_t item, int64_t query, int64_t key) {
-    return (item * a.queries + query) * a.keys + key;
+/* Adds a mask to scores of eight neighbouring keys, or keeps those where it is true. */
+DEV void add_mask(const ac_gpu_attention &a, float *score, int64_t at, int n) {
+    if (a.mask.dtype == AC_bool) {
+        uint8_t keeps[RUN];
+        load_mask(a, keeps, at, n);
+#pragma unroll
+        for (int i = 0; i < RUN; i++) score[i] = keeps[i] ? score[i] : -INFINITY;
+    } else if (a.mask.dtype == AC_float32) {
+        float added[RUN];
+        load_mask(a, added, at, n);
+#pragma unroll
+        for (int i = 0; i < RUN; i++) score[i] += added[i];
+    } else if (a.mask.dtype == AC_float64) {
+        double added[RUN];
+        load_mask(a, added, at, n);
+#pragma unroll
+        for (int i = 0; i < RUN; i++) score[i] += (float)added[i];
+    } else {
+        uint16_t added[RUN];
+        load_mask(a, added, at, n);
+        bool wide = a.mask.dtype == AC_bfloat16;
+#pragma unroll
+        for (int i = 0; i < RUN; i++) score[i] += wide ? ac_bf16_to_f32(added[i]) : half_to_float(added[i]);
+    }
+}
+
+/* Scores from the products of a query and eight neighbouring keys: scaled, masked, -inf beyond the last key. Where
+ * attention is causal, a query looks at no key behind itself. */
+DEV void make_scores(const ac_gpu_attention &a, float *score, int64_t mask, int64_t query, int64_t key) {
+    int n = a.keys - key < RUN ? (int)(a.keys - key) : RUN;
+    if (a.causal && query - key < n) n = query < key ? 0 : (int)(query - key) + 1;
+#pragma unroll
+    for (int i = 0; i < RUN; i++) score[i] = i < n ? score[i] * a.scale : -INFINITY;
+    if (a.mask.data && query < a.queries) add_mask(a, score, mask + query * a.mask_row + key * a.mask_column, n);
+}
+
+/* Which weights of so many neighbouring keys are dropped, a bit each, as dropout of the whole matrix would. */
+DEV_CALL uint32_t dropped_of(const ac_gpu_attention &a, int64_t item, int64_t query, int64_t key, int n) {
+    int64_t first = (item * a.queries + query) * a.keys + key;
+    uint32_t bits = 0;
+    uniform_numbers numbers(a.random);
+#pragma unroll 1
+    for (int i = 0; i < n; i++) bits |= (uint32_t)(numbers.at(first + i) < (float)a.dropped) << i;
+    return bits;
 }
 DEV float kept_scale(const ac_gpu_attention &a) { return a.dropped < 1 ? (float)(1 / (1 - a.dropped)) : 0; }

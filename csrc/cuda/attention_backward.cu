@@ -7,6 +7,7 @@
 #include "cuda/attention.cuh"
 
 enum { ROWS = AC_GPU_ATTENTION_ROWS, GROUPS = ROWS / SIDE, EACH = ROWS * STEP / AC_GPU_THREADS };
+static_assert((int)EACH == (int)RUN, "a thread's scores are a run of keys");
 static_assert(WARPS == 2 * GROUPS, "a warp for 16 rows of each product");
 
 /* Between two steps. Of each pair the first is made of queries and keys, the second of the gradient and values. */
@@ -88,19 +89,22 @@ template <class E, bool OF_KEYS, int SIDES>
 DEV void weigh(const ac_gpu_attention_backward &a, tiles<SIDES> &t, const job &w, int64_t at, row_facts row) {
     typedef part<OF_KEYS> mine;
     const ac_gpu_attention &f = a.forward;
-    int64_t query = mine::query(w, at), key = mine::key(w, at), number = number_of(f, w.item, query, key);
-    uniform_numbers numbers(f.random);
-    float kept = kept_scale(f);
+    int64_t query = mine::query(w, at), key = mine::key(w, at);
+    uint32_t dropped = f.dropped > 0 ? dropped_of(f, w.item, query, key, EACH) : 0;
+    float kept = kept_scale(f), score[EACH];
+#pragma unroll
+    for (int e = 0; e < EACH; e++) score[e] = t.products[0][mine::at(e, SCORE_ROW)];
+    make_scores(f, score, w.mask, query, key);
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
-        float score = masked(f, t.products[0][mine::at(e, SCORE_ROW)], w.mask, query, key + e);
-        float weight = row.log_sum == -INFINITY ? 0 : expf(score - row.log_sum);
+        float weight = row.log_sum == -INFINITY ? 0 : expf(score[e] - row.log_sum);
         float slope = t.products[1][mine::at(e, SCORE_ROW)] * kept, stays = weight;
-        if (f.dropped > 0 && numbers.at(number + e) < (float)f.dropped) slope = stays = 0;
+        if (dropped >> e & 1) slope = stays = 0;
         slope = weight * (slope - row.mean);
         t.slopes[mine::at(e, WEIGHT_ROW)] = Rounding<E>::bits(slope);
         if (OF_KEYS) t.weights[mine::at(e, WEIGHT_ROW)] = Rounding<E>::bits(stays);
-        else if (a.dmask && query < f.queries && key + e < f.keys) a.dmask[number + e] = slope;
+        else if (a.dmask && query < f.queries && key + e < f.keys)
+            a.dmask[(w.item * f.queries + query) * f.keys + key + e] = slope;
     }
 }
 
@@ -149,12 +153,14 @@ template <class E, int SIDES, bool OF_KEYS> DEV void go_back(const ac_gpu_attent
             !OF_KEYS && second ? COLUMNS * SIDE : 0, OF_KEYS && second ? kept_scale(f) : f.scale);
 }
 
-#define OF_WIDTH(E, width, dtype)                                                                                      \
-    AC_KERNEL(ac_attention_queries_##width##_##dtype, ac_gpu_attention_backward) {                                     \
-        go_back<E, width / SIDE, false>(a);                                                                            \
-    }                                                                                                                  \
-    AC_KERNEL(ac_attention_keys_##width##_##dtype, ac_gpu_attention_backward) { go_back<E, width / SIDE, true>(a); }
-#define BACKWARD(E, dtype) OF_WIDTH(E, 32, dtype) OF_WIDTH(E, 64, dtype) OF_WIDTH(E, 96, dtype) OF_WIDTH(E, 128, dtype)
+#define OF_WIDTH(kernel, E, width, dtype)                                                                              \
+    kernel(ac_attention_queries_##width##_##dtype, ac_gpu_attention_backward) { go_back<E, width / SIDE, false>(a); }  \
+    kernel(ac_attention_keys_##width##_##dtype, ac_gpu_attention_backward) { go_back<E, width / SIDE, true>(a); }
+#define BACKWARD(E, dtype)                                                                                             \
+    OF_WIDTH(AC_KERNEL_OF_TWO, E, 32, dtype)                                                                           \
+    OF_WIDTH(AC_KERNEL_OF_TWO, E, 64, dtype)                                                                           \
+    OF_WIDTH(AC_KERNEL, E, 96, dtype)                                                                                  \
+    OF_WIDTH(AC_KERNEL, E, 128, dtype)
 BACKWARD(__half, f16)
 /* Tensor cores know bfloat16 from generation 8 on; the host asks for these there alone. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
