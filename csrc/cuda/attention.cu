@@ -3,13 +3,9 @@
  * where two threads take a row, and the sums of the values are scaled when a row's largest score rises. Sums are
  * float32.
  */
-#include "cuda/device.cuh"
+#include "cuda/tiles.cuh"
 
-#include <mma.h>
-
-using namespace nvcuda;
-
-enum { SIDE = 16, RUN = 8, WARPS = AC_GPU_THREADS / 32, QUERIES = AC_GPU_ATTENTION_QUERIES, KEYS = 32, PAD = 8 };
+enum { RUN = 8, WARPS = AC_GPU_THREADS / 32, QUERIES = AC_GPU_ATTENTION_QUERIES, KEYS = 32, PAD = 8 };
 enum { SCORE_ROW = KEYS + 4, WEIGHT_ROW = KEYS + PAD, HALF_ROW = KEYS / 2 };
 
 typedef pack<uint16_t, RUN> run;
@@ -42,17 +38,6 @@ DEV run row_run(const ac_gpu_rows_2d &m, const uint16_t *at, int64_t row, int64_
     if (row < rows && column < width) r = *(const run *)(at + row * m.row + column);
     return r;
 }
-
-typedef wmma::fragment<wmma::accumulator, SIDE, SIDE, SIDE, float> sums;
-template <class E> using left = wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, E, wmma::row_major>;
-template <class E> using right = wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, E, wmma::col_major>;
-
-template <class E> struct Rounding {
-    DEV_METHOD static uint16_t bits(float x) { return ac_f32_to_bf16(x); }
-};
-template <> struct Rounding<__half> {
-    DEV_METHOD static uint16_t bits(float x) { return float_to_half(x); }
-};
 
 /* What the mask makes of a score; a query looks at no key behind itself where attention is causal. */
 DEV float masked(const ac_gpu_attention &a, float score, int64_t mask, int64_t query, int64_t key) {
