@@ -248,6 +248,23 @@ for kind, how in (("", {}), (", causal", {"is_causal": True}), (", dropout", {"d
 case("`scaled_dot_product_attention`, a trained mask, backward", "8 × 256 × 64, each")(attention(True, "trained"))
 
 
+def recurrence(cell: str, units: int, gates: int, states: int, kept: int, backward: bool) -> Callable[[Any], Any]:
+    """What goes step by step. `kept`: the values of a unit that backward reads, of y's size each."""
+    def make(lib: Any) -> Any:
+        x, w = half(lib, 8, 32, gates * units, grad=True), half(lib, gates * units, units)
+        state, bias = half(lib, states, 32, units), half(lib, gates * units) if cell == "gru" else None
+        call = functools.partial(lib._ops._recurrence, x, state, w, bias, None, cell, False, True)
+        y, last = call()
+        return ((lambda: lib.autograd.grad(y, x, y.detach(), retain_graph=True)), [x, y] + [y] * kept + [w]) if backward else (
+            call, [x, y] + [y] * kept + [state, last])
+    return make
+
+
+for name, *how in (("LSTM", 72, 4, 2, 5), ("LSTM", 64, 4, 2, 5), ("GRU", 72, 3, 1, 4), ("GRU", 64, 3, 1, 4)):
+    case(f"`{name}`, the steps", f"8 × 32 × {how[0]}")(recurrence(name.lower(), *how, False))
+    case(f"`{name}`, the steps, backward", f"8 × 32 × {how[0]}")(recurrence(name.lower(), *how, True))
+
+
 @case("the look over gradients", "131072, 4096, 64")
 def grad_stats(lib: Any) -> Any:
     grads = [half(lib, n) for n in (131072, 4096, 64)]

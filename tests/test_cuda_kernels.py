@@ -460,12 +460,14 @@ def run_recurrent(m, x, states, slopes, lengths=None):
 KINDS = ["LSTM", "GRU", "Tanh", "Relu"]
 
 
-@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float64, ampc.float16, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize(("dtype", "units"), [(ampc.float32, 24), (ampc.float64, 24), (ampc.float16, 24), (ampc.bfloat16, 24), (ampc.float16, 48), (ampc.bfloat16, 144)],
+                         ids=str)
 @pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_recurrent_layers_compute_as_on_the_cpu(kind, packed, dtype):
-    """Both directions, from states of their own, more units than a block has threads; states stay float32, so errors of 16 bits are few roundings."""
-    steps, batch, units = 6, 19, 24
+def test_recurrent_layers_compute_as_on_the_cpu(kind, packed, dtype, units):
+    """Both directions, from states of their own, more sequences than a block takes; step by step, and in 16 bits all steps in one launch, where a warp
+    has no, one or several tiles of units. States stay float32, so errors of 16 bits are few roundings."""
+    steps, batch = 4, 19
     here, there, count = recurrent(kind, dtype, 10, units, bidirectional=True)
     x, states = drawn(steps, batch, 10, dtype=dtype), [drawn(2, batch, units, dtype=dtype) / 2 for _ in range(count)]
     slopes = [drawn(steps, batch, 2 * units, dtype=dtype), *(drawn(2, batch, units, dtype=dtype) for _ in range(count))]
@@ -502,11 +504,25 @@ def test_launches_of_recurrent_layers(kind, autocast):
             assert simulator("launches") - before[0] <= steps + more and multiplied() - before[1] == steps + products
 
 
+@pytest.mark.skipif(not SIMULATED, reason="the simulator counts")
+@pytest.mark.parametrize(("kind", "units", "once"), [("LSTM", 128, True), ("LSTM", 144, False), ("GRU", 144, True), ("GRU", 160, False), ("Tanh", 256, True), ("Tanh", 24, False)])
+def test_small_recurrent_layers_are_one_launch(kind, units, once):
+    """In 16 bits, where the weight has at most 128 KiB: backward turns it and computes all steps; the weight's gradient and the input's have two products each."""
+    m, x = recurrent(kind, ampc.float16, 8, units)[0], drawn(3, 2, 8, dtype=ampc.float16).requires_grad_()
+    y = m(x)[0]
+    f = lambda: ampc.autograd.grad(y, [x, *m.parameters()], y.detach(), retain_graph=True)  # noqa: E731
+    for call, products in ((lambda: m(x), 1), (f, 4)):
+        call()
+        before = multiplied()
+        call()
+        assert multiplied() - before == products + (0 if once else 3)
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_captured_recurrent_layer_gives_the_same_bits(kind, packed):
     """The sizes of a packed batch's steps are a part of the graph."""
-    m, x = recurrent(kind, ampc.float16, bidirectional=True)[0], drawn(12, 12, dtype=ampc.float16)
+    m, x = recurrent(kind, ampc.float16, units=32, bidirectional=True)[0], drawn(12, 12, dtype=ampc.float16)
     given = ampc.nn.utils.rnn.PackedSequence(x, ampc.tensor([4, 3, 3, 1, 1], device="cpu")) if packed else x.view(3, 4, 12)
 
     def work():

@@ -343,6 +343,22 @@ typedef struct {
     void *dh, *dc;
 } ac_gpu_cell_back;
 
+/* All steps of sequences of one length, in 16 bits. `step` is the first that is computed. From one to the next the
+ * results lie so many rows apart, and the sums from the input so many values. `weight` begins on a boundary of 32
+ * bytes; backward it is turned. */
+enum { AC_GPU_CELL_ROWS = 16, AC_GPU_CELL_PAD = 8, AC_GPU_CELL_ROOM = 48 * 1024 /* shared bytes, at most */ };
+typedef struct {
+    ac_gpu_cell step;
+    const void *weight;
+    ac_gpu_ref hidden; /* before the first step */
+    int64_t steps, rows_apart, x_apart;
+} ac_gpu_cells;
+typedef struct {
+    ac_gpu_cell_back step;
+    const void *weight;
+    int64_t steps, rows_apart;
+} ac_gpu_cells_back;
+
 /* -- windows -- */
 
 /* x [images, channels, in...] with any strides (channels * taps rows of columns come from it, or go to it); the

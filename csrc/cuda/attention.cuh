@@ -2,29 +2,12 @@
  * while the rows of two other matrices pass by, 32 at a time. */
 #pragma once
 
-#include "cuda/device.cuh"
+#include "cuda/tiles.cuh"
 
-#include <mma.h>
-
-using namespace nvcuda;
-
-enum { SIDE = 16, RUN = 8, WARPS = AC_GPU_THREADS / 32, STEP = 32, PAD = 8 };
+enum { RUN = 8, WARPS = AC_GPU_THREADS / 32, STEP = 32, PAD = 8 };
 enum { SCORE_ROW = STEP + 4, WEIGHT_ROW = STEP + PAD, SCRATCH = SIDE * SCORE_ROW };
 
 typedef pack<uint16_t, RUN> run;
-typedef wmma::fragment<wmma::accumulator, SIDE, SIDE, SIDE, float> sums;
-template <class E> using left = wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, E, wmma::row_major>;
-template <class E> using turned = wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, E, wmma::col_major>;
-template <class E> using right = wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, E, wmma::row_major>;
-
-template <class E> struct Rounding {
-    DEV_METHOD static uint16_t bits(float x) { return ac_f32_to_bf16(x); }
-    DEV_METHOD static float value(uint16_t bits) { return ac_bf16_to_f32(bits); }
-};
-template <> struct Rounding<__half> {
-    DEV_METHOD static uint16_t bits(float x) { return float_to_half(x); }
-    DEV_METHOD static float value(uint16_t bits) { return half_to_float(bits); }
-};
 
 /* -- rows ---------------------------------------------------------------------------------------------- */
 

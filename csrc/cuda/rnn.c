@@ -39,15 +39,27 @@ static moment moment_of(const recurrence *c, int64_t step) {
 }
 
 static ac_gpu_kernel *kernel(const recurrence *c, bool back) {
-#define NAMES(name, ...)                                                                                               \
-    [AC_CELL_##name] = {{"ac_cell_" #name "_f32", "ac_cell_" #name "_f64"},                                            \
-                        {"ac_cell_" #name "_back_f32", "ac_cell_" #name "_back_f64"}},
+#define OF_STEPS(name, back) {"ac_cell_" #name back "_f32", "ac_cell_" #name back "_f64"}
+#define NAMES(name, ...) [AC_CELL_##name] = {OF_STEPS(name, ""), OF_STEPS(name, "_back")},
     static const char *const names[AC_N_CELLS][2][2] = {AC_CELLS(NAMES)};
 #undef NAMES
+#undef OF_STEPS
     static ac_gpu_kernel kernels[AC_N_CELLS][2][2];
     int opmath = ac_gpu_opmath(c->dtype);
     ac_gpu_kernel *k = &kernels[c->cell][back][opmath];
     k->image = AC_IMAGE_RNN, k->name = names[c->cell][back][opmath];
+    return k;
+}
+
+static ac_gpu_kernel *kernel_of_all_steps(const recurrence *c, bool back) {
+#define OF_ALL(name, back) {"ac_cells_" #name back "_f16", "ac_cells_" #name back "_bf16"}
+#define NAMES(name, ...) [AC_CELL_##name] = {OF_ALL(name, ""), OF_ALL(name, "_back")},
+    static const char *const names[AC_N_CELLS][2][2] = {AC_CELLS(NAMES)};
+#undef NAMES
+#undef OF_ALL
+    static ac_gpu_kernel kernels[AC_N_CELLS][2][2];
+    ac_gpu_kernel *k = &kernels[c->cell][back][c->dtype == AC_bfloat16];
+    k->image = AC_IMAGE_RNN, k->name = names[c->cell][back][c->dtype == AC_bfloat16];
     return k;
 }
 
@@ -112,6 +124,31 @@ static int launch(const recurrence *c, const moment *m, bool back, const void *a
     return n ? ac_gpu_launch(c->device, kernel(c, back), ac_gpu_blocks(c->device, n, 1), 0, args) : 0;
 }
 
+/* -- all steps in one launch -------------------------------------------------------------------------- */
+
+/* Forward two rows of hidden states and the warps' sums; backward the gradients of the sums and of the states. */
+static int64_t shared_bytes(const recurrence *c, bool back) {
+    enum { TILE = AC_GPU_CELL_ROWS * AC_GPU_CELL_ROWS, WARPS = AC_GPU_THREADS / 32 };
+    int64_t units = c->units + AC_GPU_CELL_PAD, width = c->width + AC_GPU_CELL_PAD, gates = c->width / c->units;
+    if (back) return AC_GPU_CELL_ROWS * (2 * width + 4 * units);
+    return AC_GPU_CELL_ROWS * 2 * 2 * units + WARPS * gates * TILE * 4;
+}
+
+/* A block reads the whole weight at every step. Up to here it lies in the multiprocessor's first-level cache, or most
+ * of it does; beyond, the second-level one takes longer for it than a product that many blocks share. */
+static bool goes_at_once(const recurrence *c, const ac_tensor *sizes, bool back) {
+    enum { MOST_WEIGHT = 128 << 10, BOUNDARY = 32, BF16_GENERATION = 8 };
+    if (sizes || !ac_is_half(c->dtype) || !c->batch || !c->units || c->units % AC_GPU_CELL_ROWS) return false;
+    if (c->dtype == AC_bfloat16 && ac_gpu_generation(c->device) < BF16_GENERATION) return false;
+    bool fits = 2 * c->width * c->units <= MOST_WEIGHT && shared_bytes(c, back) <= AC_GPU_CELL_ROOM;
+    return fits && (uintptr_t)ac_data(c->weight) % BOUNDARY == 0;
+}
+
+static int launch_all(const recurrence *c, bool back, const void *args) {
+    int64_t blocks = ac_ceil_div(c->batch, AC_GPU_CELL_ROWS);
+    return ac_gpu_launch(c->device, kernel_of_all_steps(c, back), blocks, (size_t)shared_bytes(c, back), args);
+}
+
 /* Which of the states a cell carries beside the hidden one that products read: an LSTM the second one. */
 static int64_t carried_at(const recurrence *c, int64_t row) {
     return ((c->cell == AC_CELL_lstm ? c->batch : 0) + row) * c->units;
@@ -139,27 +176,51 @@ static int multiply_states(const forward *f, const moment *m) {
                     rows_of(f->sums, m->started, starting, c->width), false);
 }
 
-static int forward_step(const forward *f, int64_t step) {
+static ac_gpu_cell forward_args(const forward *f, int64_t step, const moment *m) {
     const recurrence *c = &f->r;
     const ac_tensor *x = f->x;
-    moment m = moment_of(c, step);
     bool packed = x->ndim == 2;
-    AC_TRY(multiply_states(f, &m));
-    ac_gpu_cell args = {.rows = m.rows,
-                        .units = c->units,
-                        .starts = m.started,
-                        .ends = m.staying,
-                        .x = ref_at(x, (packed ? m.first : step) * x->strides[0]),
-                        .x_row = x->strides[packed ? 0 : 1],
-                        .bias = ac_gpu_ref_of(f->bias),
-                        .sums = ac_data(f->sums),
-                        .carried = ac_data(f->carried),
-                        .start = ref_at(c->state, carried_at(c, 0)),
-                        .last = ac_gpu_ref_of(f->last),
-                        .last_cell = c->batch * c->units,
-                        .y = ref_at(f->y, m.first * c->units),
-                        .kept = ref_at(f->kept, m.first * c->keeps * c->units)};
-    return launch(c, &m, false, &args);
+    return (ac_gpu_cell){.rows = m->rows,
+                         .units = c->units,
+                         .starts = m->started,
+                         .ends = m->staying,
+                         .x = ref_at(x, (packed ? m->first : step) * x->strides[0]),
+                         .x_row = x->strides[packed ? 0 : 1],
+                         .bias = ac_gpu_ref_of(f->bias),
+                         .sums = f->sums ? ac_data(f->sums) : NULL,
+                         .carried = ac_data(f->carried),
+                         .start = ref_at(c->state, carried_at(c, 0)),
+                         .last = ac_gpu_ref_of(f->last),
+                         .last_cell = c->batch * c->units,
+                         .y = ref_at(f->y, m->first * c->units),
+                         .kept = ref_at(f->kept, m->first * c->keeps * c->units)};
+}
+
+static int forward_step_by_step(forward *f) {
+    const recurrence *c = &f->r;
+    f->sums = room(c, c->wide, c->batch, c->width);
+    if (!f->sums) return -1;
+    for (int64_t s = 0; s < c->steps; s++) {
+        int64_t step = c->reverse ? c->steps - 1 - s : s;
+        moment m = moment_of(c, step);
+        AC_TRY(multiply_states(f, &m));
+        ac_gpu_cell args = forward_args(f, step, &m);
+        AC_TRY(launch(c, &m, false, &args));
+    }
+    return 0;
+}
+
+static int forward_at_once(const forward *f) {
+    const recurrence *c = &f->r;
+    int64_t step = c->reverse ? c->steps - 1 : 0, forth = c->reverse ? -1 : 1;
+    moment m = moment_of(c, step);
+    ac_gpu_cells args = {.step = forward_args(f, step, &m),
+                         .weight = ac_data(c->weight),
+                         .hidden = ac_gpu_ref_of(c->state),
+                         .steps = c->steps,
+                         .rows_apart = forth * c->batch,
+                         .x_apart = forth * f->x->strides[0]};
+    return launch_all(c, false, &args);
 }
 
 int ac_cuda_recurrence(const ac_run *r) {
@@ -168,9 +229,8 @@ int ac_cuda_recurrence(const ac_run *r) {
         .x = in[0], .bias = in[3], .y = r->out[0], .last = r->out[1], .kept = r->out[2]->numel ? r->out[2] : NULL};
     recurrence *c = &f.r;
     int failed = open_recurrence(c, r, in + 1, in[4], f.y);
-    if (!failed) failed = (f.sums = room(c, c->wide, c->batch, c->width)) ? 0 : -1;
     if (!failed) failed = (f.carried = room(c, c->wide, c->batch, c->keeps ? c->units : 0)) ? 0 : -1;
-    for (int64_t s = 0; s < c->steps && !failed; s++) failed = forward_step(&f, c->reverse ? c->steps - 1 - s : s);
+    if (!failed) failed = goes_at_once(c, in[4], false) ? forward_at_once(&f) : forward_step_by_step(&f);
     ac_tensor_clear(&f.carried);
     ac_tensor_clear(&f.sums);
     close_recurrence(c);
@@ -186,33 +246,56 @@ typedef struct {
 } backward;
 
 /* dstate has the gradients of the states between the steps, too: they become those of the first states. */
-static int backward_step(const backward *b, int64_t step) {
+static ac_gpu_cell_back backward_args(const backward *b, const moment *m) {
     const recurrence *c = &b->r;
-    moment m = moment_of(c, step);
     bool gru = c->cell == AC_CELL_gru, lstm = c->cell == AC_CELL_lstm;
-    int64_t hidden = m.first_before * c->units, cell = (m.first_before * c->keeps + c->keeps - 1) * c->units;
-    ac_gpu_cell_back args = {.rows = m.rows,
-                             .units = c->units,
-                             .starts = m.started,
-                             .ends = m.staying,
-                             .g = ref_at(b->g, m.first * c->units),
-                             .g_last = ac_gpu_ref_of(b->g_last),
-                             .kept = ref_at(b->kept, m.first * c->keeps * c->units),
-                             .y = ref_at(b->y, m.first * c->units),
-                             .last_cell = c->batch * c->units,
-                             .start = ref_at(c->state, carried_at(c, 0)),
-                             .before = lstm ? ref_at(b->kept, cell) : ref_at(b->y, hidden),
-                             .before_row = (lstm ? c->keeps : 1) * c->units,
-                             .hidden_start = ac_gpu_ref_of(c->state),
-                             .hidden = ref_at(b->y, hidden),
-                             .entered = ref_at(b->entered, m.first * c->units),
-                             .dx = ref_at(b->dx, m.first * c->width),
-                             .du = gru ? ref_at(b->du, m.first * c->width) : (ac_gpu_ref){.data = NULL},
-                             .dh = ac_data(b->dstate),
-                             .dc = ref_at(b->dstate, carried_at(c, 0)).data};
-    AC_TRY(launch(c, &m, true, &args));
-    return multiply(c, rows_of(b->du, m.first, m.rows, c->width), rows_of(c->weight, 0, c->width, c->units),
-                    rows_of(b->dstate, 0, m.rows, c->units), gru);
+    int64_t hidden = m->first_before * c->units, cell = (m->first_before * c->keeps + c->keeps - 1) * c->units;
+    return (ac_gpu_cell_back){.rows = m->rows,
+                              .units = c->units,
+                              .starts = m->started,
+                              .ends = m->staying,
+                              .g = ref_at(b->g, m->first * c->units),
+                              .g_last = ac_gpu_ref_of(b->g_last),
+                              .kept = ref_at(b->kept, m->first * c->keeps * c->units),
+                              .y = ref_at(b->y, m->first * c->units),
+                              .last_cell = c->batch * c->units,
+                              .start = ref_at(c->state, carried_at(c, 0)),
+                              .before = lstm ? ref_at(b->kept, cell) : ref_at(b->y, hidden),
+                              .before_row = (lstm ? c->keeps : 1) * c->units,
+                              .hidden_start = ac_gpu_ref_of(c->state),
+                              .hidden = ref_at(b->y, hidden),
+                              .entered = ref_at(b->entered, m->first * c->units),
+                              .dx = ref_at(b->dx, m->first * c->width),
+                              .du = gru ? ref_at(b->du, m->first * c->width) : (ac_gpu_ref){.data = NULL},
+                              .dh = ac_data(b->dstate),
+                              .dc = ref_at(b->dstate, carried_at(c, 0)).data};
+}
+
+static int backward_step_by_step(const backward *b) {
+    const recurrence *c = &b->r;
+    ac_tensor w = rows_of(c->weight, 0, c->width, c->units);
+    for (int64_t s = 0; s < c->steps; s++) {
+        moment m = moment_of(c, c->reverse ? s : c->steps - 1 - s);
+        ac_gpu_cell_back args = backward_args(b, &m);
+        AC_TRY(launch(c, &m, true, &args));
+        AC_TRY(multiply(c, rows_of(b->du, m.first, m.rows, c->width), w, rows_of(b->dstate, 0, m.rows, c->units),
+                        c->cell == AC_CELL_gru));
+    }
+    return 0;
+}
+
+static int backward_at_once(const backward *b) {
+    const recurrence *c = &b->r;
+    moment m = moment_of(c, c->reverse ? 0 : c->steps - 1);
+    ac_tensor *w = room(c, c->dtype, c->units, c->width), from = turned(rows_of(c->weight, 0, c->width, c->units));
+    int failed = w ? ac_gpu_copy(w, &from) : -1;
+    ac_gpu_cells_back args = {.step = backward_args(b, &m),
+                              .weight = w ? ac_data(w) : NULL,
+                              .steps = c->steps,
+                              .rows_apart = c->reverse ? c->batch : -c->batch};
+    if (!failed) failed = launch_all(c, true, &args);
+    ac_tensor_clear(&w);
+    return failed;
 }
 
 /* dw [width, units]: du turned, times the hidden states that the steps began with. Those of a batch that is not packed
@@ -247,7 +330,7 @@ int ac_cuda_recurrence_backward(const ac_run *r) {
     if (!failed && in[6]) failed = (b.entered = room(c, c->dtype, all, c->units)) ? 0 : -1;
     if (!failed) b.du = c->cell == AC_CELL_gru ? room(c, c->dtype, all, c->width) : ac_tensor_retain(b.dx);
     if (!failed) failed = b.du ? 0 : -1;
-    for (int64_t s = 0; s < c->steps && !failed; s++) failed = backward_step(&b, c->reverse ? s : c->steps - 1 - s);
+    if (!failed) failed = goes_at_once(c, in[6], true) ? backward_at_once(&b) : backward_step_by_step(&b);
     if (!failed) failed = weight_gradient(&b, r->out[2]);
     if (!failed && a->keep) failed = bias_gradient(&b, r->out[3]);
     ac_tensor_clear(&b.du);
