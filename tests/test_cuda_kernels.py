@@ -359,7 +359,7 @@ def test_bytes_of_cross_entropy_over_many_classes(dtype):
 def test_bytes_of_rows_that_lie_across():
     """Classes of an image lie apart, its pixels side by side: a thread takes a row."""
     x, target = drawn(2, 21, 32, 32, dtype=ampc.float16), ampc.randint(0, 21, (2, 32, 32))
-    assert bytes_of(lambda: F.cross_entropy(x, target)) <= 1.1 * (x.nbytes + 8 * 4 * target.numel())
+    assert bytes_of(lambda: F.cross_entropy(x, target)) <= 1.1 * (x.nbytes + 8 * 6 * target.numel())  # the class; the logarithm, loss and weight, which are joined
     assert bytes_of(lambda: ampc.softmax(x, 1)) <= 3.1 * x.nbytes
 
 

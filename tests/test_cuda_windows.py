@@ -163,7 +163,7 @@ def test_average_pooling(shape, how, dtype):
 
 
 @pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
-@pytest.mark.parametrize(("call", "more"), [(lambda x: F.avg_pool2d(x, 2), 1.02), (lambda x: F.avg_pool2d(x, 3, 2, 1), 1.15), (lambda x: F.adaptive_avg_pool2d(x, 1), 1.02)],
+@pytest.mark.parametrize(("call", "more"), [(lambda x: F.avg_pool2d(x, 2), 1.02), (lambda x: F.avg_pool2d(x, 3, 2, 1), 1.15), (lambda x: F.adaptive_avg_pool2d(x, 1), 1.07)],
                          ids=["2", "3 by steps of 2", "all"])
 def test_bytes_of_average_pooling(call, more):
     x = drawn(2, 4, 64, 64, dtype=ampc.float16).requires_grad_()

@@ -213,7 +213,7 @@ WATCHED = {
     "a copy in a group that may go on": (COPY + "cp.async.commit_group; cp.async.wait_group 1; bar.sync 0; " + COPIED, "before a copy that writes there was waited for"),
     "a group behind the one that was waited for": (COPY + "cp.async.commit_group; cp.async.commit_group; cp.async.wait_group 1; bar.sync 0; " + COPIED, None),
     "a copy without a barrier": (COPY + "cp.async.commit_group; cp.async.wait_group 0; " + COPIED, "races"),
-    "a copy to where a neighbour reads": (f"shl.b32 %r1, %r0, 4; xor.b32 %r2, %r1, 16; {COPIED}" + COPY, "races"),
+    "a copy to where a neighbour reads": (f"shl.b32 %r1, %r0, 4; xor.b32 %r2, %r1, 16; {COPIED}" + COPY, "before a copy that writes there was waited for"),
     "a copy to an odd word": ("mov.u32 %r1, 4; cp.async.cg.shared.global [%r1], [%rd0], 16; ", "cp.async.cg.shared.global is misaligned: 16 bytes"),
     "two words at an odd one": ("mov.u64 %rd2, 4; add.s64 %rd2, %rd0, %rd2; ld.global.v2.u32 {%r3, %r4}, [%rd2]; ", "ld.global.v2.u32 is misaligned: 8 bytes"),
     "a word at an odd byte": ("st.shared.u16 [%r0], 1; ", "st.shared.u16 is misaligned"),
@@ -311,8 +311,7 @@ CONVOLVE = """
 import ampc
 ampc.backends.cudnn.enabled = False
 x, w = ampc.ones(1, 16, 8, 8, device="cpu").half().cuda(), ampc.ones(8, 16, 1, 1, device="cpu").half().cuda()
-y = ampc.nn.functional.conv2d(x.contiguous(memory_format=ampc.channels_last), w)
-print(y.float().cpu().unique().tolist())
+print(ampc.nn.functional.conv2d(x, w).cpu().unique().tolist())
 """
 
 
@@ -325,7 +324,7 @@ def test_copies_that_nobody_waits_for(tmp_path, code, instead, says):
     text = (Path(os.environ["AMPC_CUDA_LIBS"]) / "80" / "conv.ptx").read_text()
     spoilt = re.sub(code, instead, text)
     assert (spoilt != text) == bool(code)
-    folder = built(tmp_path / "gpu", {"conv": spoilt, **{name: (Path(os.environ["AMPC_CUDA_LIBS"]) / "80" / f"{name}.ptx").read_text() for name in ("elementwise", "creation")}})
+    folder = built(tmp_path / "gpu", {"conv": spoilt})
     done = subprocess.run([sys.executable, "-c", CONVOLVE], capture_output=True, text=True, env={**os.environ, "AMPC_CUDA_LIBS": str(folder)})
     assert says in done.stdout + done.stderr
 
