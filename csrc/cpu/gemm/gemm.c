@@ -69,7 +69,7 @@ static void set_out(const c_block *w, int64_t ia, int64_t jb, ac_micro_job *job)
     int64_t row = (w->a0 + ia) * AC_LANES, col = (w->b0 + jb) * AC_LANES;
     bool whole = row + job->na * AC_LANES <= g->a.lanes && col + job->nb * AC_LANES <= g->b.lanes;
     job->out = whole ? (float *)(void *)g->c + row * g->c_row + col : NULL, job->out_row = g->c_row;
-    job->bias = g->bias ? g->bias + col : NULL;
+    job->bias = g->bias ? g->bias + col : NULL, job->stream = job->out && w->p->stream;
 }
 
 static int64_t tiles_at_a_time(const ac_micro *micro) { return micro->a * micro->b; }
@@ -137,7 +137,8 @@ static const char *a_panels(const c_block *w, int64_t k) {
     const ac_operand *a = &p->call->a;
     if (!p->direct) return panels_at(p->a, p, p->a_panels, k, w->a0);
     return (const char *)a->data +
-           (w->a0 * AC_LANES * a->lane_stride + k * p->cut.k_steps * p->cut.depth) * ac_itemsize(a->dtype);
+           (w->a0 * AC_LANES * a->lane_stride + k * p->cut.k_steps * p->cut.depth * a->k_stride) *
+               ac_itemsize(a->dtype);
 }
 static const char *b_panels(const c_block *w, int64_t k) { return panels_at(w->p->b, w->p, w->p->b_panels, k, w->b0); }
 
@@ -149,8 +150,10 @@ static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
     job->a_k_stride = p->cut.bytes, job->a_lane_stride = AC_CELLS * 4, job->a_cell_stride = 4;
     if (p->micro->a_like_b) job->a_lane_stride = 4, job->a_cell_stride = AC_LANES * 4;
     if (!p->direct) return;
-    job->a_lane_stride = p->call->a.lanes == 1 ? 0 : p->call->a.lane_stride * ac_itemsize(p->call->a.dtype);
-    job->a_next = AC_LANES * job->a_lane_stride, job->a_k_stride = AC_CELLS * 4, job->a_cell_stride = 4;
+    int64_t item = ac_itemsize(p->call->a.dtype);
+    job->a_lane_stride = p->call->a.lanes == 1 ? 0 : p->call->a.lane_stride * item;
+    job->a_cell_stride = p->call->a.k_stride == 1 ? 4 : p->call->a.k_stride * item;
+    job->a_next = AC_LANES * job->a_lane_stride, job->a_k_stride = AC_CELLS * job->a_cell_stride;
 }
 
 static void one_block(void *context, int64_t chunk, int thread) {
@@ -191,6 +194,14 @@ static int64_t least_work(const ac_micro *micro) {
 
 static int64_t whole_runs(int64_t panels, int64_t at_a_time) { return ac_ceil_div(panels, at_a_time) * at_a_time; }
 
+/* Panels of A in a block, of at most 32. Each run of the micro-kernel along them reads their k block again, which takes
+ * a quarter of the second-level cache for each panel of columns that a run takes: few runs may fetch it from further.
+ */
+static int64_t rows_of_panels(const plan *p) {
+    int64_t panel = ac_most(1, p->cut.k_steps * p->cut.bytes);
+    return ac_most(4, ac_least(32, ac_l2_bytes() / 4 * p->micro->b / panel));
+}
+
 /* Accumulators take an eighth of the second-level cache, or a little more: two hardware threads may have to share it.
  * If C is small, blocks are smaller, down to least_work. Eight blocks for every thread let the others take over the
  * share of a slow thread. Sides are whole runs of the micro-kernel, which is slower with fewer panels than it takes. */
@@ -198,8 +209,8 @@ static void choose_blocks(plan *p, int threads) {
     const ac_micro *micro = p->micro;
     int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
     int64_t enough = least_work(micro) / (AC_TILE_FLOATS * depth) + 1;
-    int64_t half = ac_most(4, ac_l2_bytes() / 2 / ac_most(1, p->cut.k_steps * p->cut.bytes));
-    int64_t a = ac_least(ac_least(32, half), p->a_panels), b = whole_runs(ac_most(4, tiles / 32), micro->b);
+    int64_t rows = rows_of_panels(p), a = ac_least(rows, p->a_panels);
+    int64_t b = whole_runs(ac_most(4, tiles / rows), micro->b);
     while (threads > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * threads && a * b > enough) {
         AC_WAY(product_smaller_blocks);
         if (a > b) a = ac_ceil_div(a, 2);
@@ -245,22 +256,25 @@ static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to)
 /* Rows of whole tiles in the panels' own dtype need no packing. With rows further apart the
  * 16 of a tile would fall on the same few sets of the first-level cache. One row alone is read as all 16 of its tile:
  * packed it would take 16 times its memory. */
-static bool is_direct(const ac_operand *a, const ac_cut *cut) {
+static bool is_direct(const ac_operand *a, const ac_micro *micro, const ac_cut *cut) {
+    enum { ROW = 2048, COLUMN = 1024 }; /* bytes from one to the next at most */
     if (cut->kind == AC_PANEL_SPLIT || (cut->kind == AC_PANEL_F32 && a->dtype != AC_float32)) return false;
-    bool whole = a->lanes == 1 || (a->lane_stride * ac_itemsize(a->dtype) <= 2048 && a->lanes % AC_LANES == 0);
-    return whole && a->dtype == a->round && a->k_stride == 1 && a->k % cut->depth == 0;
+    bool whole = a->lanes % AC_LANES == 0, rows = a->k_stride == 1 && a->lane_stride * ac_itemsize(a->dtype) <= ROW,
+         columns = micro->a_like_b && a->lane_stride == 1 && a->k_stride * ac_itemsize(a->dtype) <= COLUMN;
+    bool readable = a->lanes == 1 ? a->k_stride == 1 : whole && (rows || columns);
+    return readable && a->dtype == a->round && a->k % cut->depth == 0;
 }
 
 static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int threads, _Atomic bool *finite) {
     plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
-    p.direct = is_direct(&g->a, &p.cut), p.brief = p.cut.blocks == 1;
+    p.direct = is_direct(&g->a, micro, &p.cut), p.brief = p.cut.blocks == 1;
     choose_blocks(&p, threads);
     int64_t row_bytes = g->c_row * ac_itemsize(g->c_dtype);
     p.stream = g->a.lanes * row_bytes >= 2 * ac_l2_bytes() && row_bytes % AC_ALIGNMENT == 0 &&
                (uintptr_t)g->c % AC_ALIGNMENT == 0;
     p.plain = micro->writes_results && g->c_dtype == AC_float32 && g->alpha == 1 && g->beta == 0 &&
-              g->act == AC_ACT_NONE && !p.stream;
+              g->act == AC_ACT_NONE && (!p.stream || micro->streams_results);
     p.finish = ac_cpu_loops()->finish[g->c_dtype == AC_float32 ? 0 : g->c_dtype == AC_float16 ? 1 : 2];
     return p;
 }
@@ -410,7 +424,7 @@ static void run_members(void *context, int64_t begin, int64_t end) {
 static bool packs_much(const ac_gemm_call *g, const ac_micro *micro) {
     enum { MULTIPLICATIONS = 64 };
     ac_cut cut = ac_cut_of(micro->kind, g->a.k);
-    int64_t lanes = (is_direct(&g->a, &cut) ? 0 : g->a.lanes) + (g->panels ? 0 : g->b.lanes);
+    int64_t lanes = (is_direct(&g->a, micro, &cut) ? 0 : g->a.lanes) + (g->panels ? 0 : g->b.lanes);
     return g->a.lanes * g->b.lanes < MULTIPLICATIONS * lanes;
 }
 

@@ -23,6 +23,7 @@ typedef struct {
     float *out;                  /* not NULL, of kernels that write results: sums go there, plus bias, and not to c; */
     int64_t out_row;             /* floats from a row to the next; tiles side by side are 16 floats apart */
     const float *bias;           /* of the result's columns, or NULL */
+    bool stream;                 /* out is written past the caches: its rows are whole lines */
     const char *soon_a, *soon_b; /* panels wanted later, to fetch ahead; running over their end is harmless */
 } ac_micro_job;
 
@@ -45,7 +46,8 @@ typedef struct {
     bool writes_results;               /* knows ac_micro_job.out */
     void (*begin)(void), (*end)(void); /* around a series of runs on one thread, or NULL */
     void (*run)(const ac_micro_job *job);
-    bool a_like_b; /* A's panels are packed as B's; it reads any layout that a job's strides say */
+    bool a_like_b;        /* A's panels are packed as B's; it reads any layout that a job's strides say */
+    bool streams_results; /* knows ac_micro_job.stream */
 } ac_micro;
 
 /* The kernel for operands rounded to `round`; for float16 on bfloat16 tiles `finite` allows the split. */

@@ -28,27 +28,44 @@ INLINE void add_k_step(int rows, const char *a, const char *b, strides by, __m25
     }
 }
 
-/* `rows` rows of C from `row` on, a constant number; B's k steps are at `b_at` or follow each other. Nothing is fetched
- * ahead by instructions: these loops are bound by how many a cycle takes, and memory is read in the order that the CPU
- * foresees. */
+/* What a k step fetches of the panels that are wanted later. The panels at hand are read in the order that the CPU
+ * foresees: more instructions for them would only take the place of others. */
+INLINE void fetch_ahead(const ac_micro_job *j, int64_t s) {
+    enum { LINE = 64 };
+    for (int i = 0; i < AC_FETCH_A; i += LINE) _mm_prefetch(j->soon_a + s * AC_FETCH_A + i, _MM_HINT_T1);
+    for (int i = 0; i < AC_FETCH_B; i += LINE) _mm_prefetch(j->soon_b + s * AC_FETCH_B + i, _MM_HINT_T1);
+}
+
+/* Rows of accumulators, or of the result, that are wanted soon. */
+INLINE void fetch_rows(const float *c, int64_t row, int rows) {
+    for (int i = 0; i < rows; i++) _mm_prefetch(c + i * row, _MM_HINT_T0);
+}
+
+/* `rows` rows of C from `row` on, a constant number; B's k steps are at `b_at` or follow each other. */
 INLINE void some_rows(const ac_micro_job *j, int rows, int row, strides by, bool follow) {
     __m256 sum[6][2];
     float *c = j->c + row * AC_LANES;
     EACH_ROW EACH_VECTOR sum[i][v] = j->add ? _mm256_loadu_ps(c + i * AC_LANES + 8 * v) : _mm256_setzero_ps();
     const char *a = j->a + row * by.a_lane, *b = j->b;
-    for (int64_t s = 0; s < j->k_steps; s++, a += j->a_k_stride, b += AC_TILE_BYTES)
+    for (int64_t s = 0; s < j->k_steps; s++, a += j->a_k_stride, b += AC_TILE_BYTES) {
+        if (row == 12) fetch_ahead(j, s);
         add_k_step(rows, a, follow ? b : ac_micro_b(j, s, AC_TILE_BYTES), by, sum);
+    }
     int64_t c_row = AC_LANES;
     if (j->out) {
         c = j->out + row * j->out_row, c_row = j->out_row;
         if (j->bias) EACH_ROW EACH_VECTOR sum[i][v] = _mm256_add_ps(sum[i][v], _mm256_loadu_ps(j->bias + 8 * v));
     }
-    EACH_ROW EACH_VECTOR _mm256_storeu_ps(c + i * c_row + 8 * v, sum[i][v]);
+    if (j->stream) EACH_ROW EACH_VECTOR _mm256_stream_ps(c + i * c_row + 8 * v, sum[i][v]);
+    else EACH_ROW EACH_VECTOR _mm256_storeu_ps(c + i * c_row + 8 * v, sum[i][v]);
 }
 
 INLINE void all_rows(const ac_micro_job *j, strides by, bool follow) {
+    if (j->out && !j->stream) fetch_rows(j->out, j->out_row, AC_LANES);
+    if (j->add) fetch_rows(j->c + 6 * AC_LANES, AC_LANES, 10);
     some_rows(j, 6, 0, by, follow);
     some_rows(j, 6, 6, by, follow);
+    if (j->add) fetch_rows(j->c + j->c_a, AC_LANES, 6);
     some_rows(j, 4, 12, by, follow);
 }
 
@@ -56,9 +73,12 @@ INLINE void all_rows(const ac_micro_job *j, strides by, bool follow) {
 static void run_f32(const ac_micro_job *j) {
     enum { VALUE = 4, LINE = AC_LANES * VALUE };
     bool follow = !j->b_at && j->b_cell_stride == LINE;
-    if (j->a_cell_stride == LINE && follow) all_rows(j, (strides){VALUE, LINE, LINE}, true);
-    else if (follow) all_rows(j, (strides){j->a_lane_stride, VALUE, LINE}, true);
-    else if (j->a_lane_stride == AC_CELLS * VALUE) all_rows(j, (strides){AC_CELLS * VALUE, VALUE, j->b_cell_stride}, false);
+    if (follow && j->a_lane_stride == VALUE) {
+        if (j->a_cell_stride == LINE) all_rows(j, (strides){VALUE, LINE, LINE}, true);
+        else all_rows(j, (strides){VALUE, j->a_cell_stride, LINE}, true);
+    } else if (follow) all_rows(j, (strides){j->a_lane_stride, VALUE, LINE}, true);
+    else if (j->a_lane_stride == AC_CELLS * VALUE)
+        all_rows(j, (strides){AC_CELLS * VALUE, VALUE, j->b_cell_stride}, false);
     else all_rows(j, (strides){j->a_lane_stride, VALUE, j->b_cell_stride}, false);
 }
 
@@ -70,5 +90,6 @@ const ac_micro ac_micro_avx2 = {.name = "avx2",
                                 .b = 1,
                                 .writes_results = true,
                                 .a_like_b = true,
+                                .streams_results = true,
                                 .run = run_f32};
 #endif
