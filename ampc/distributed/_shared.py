@@ -20,7 +20,7 @@ BUFFER = 1 << 20  # bytes of a buffer; each rank has two in each group
 MOST = 256  # ranks of a host that share memory
 # Looks at a counter before a thread yields its core, and then sleeps, where each rank has a core: of a caller's thread, and of the group's own,
 # which is beside another.
-SPINS, HELPER_SPINS = 500, 100
+SPINS, HELPER_SPINS = 100, 100
 MEET, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST = range(5)
 _NAMES = "barrier", "all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor", "broadcast"  # of what runs at once
 _LINE = 128  # bytes of a rank's counters

@@ -20,7 +20,7 @@
 #define RELAX() ((void)0)
 #endif
 
-enum { SLICE_MS = 100, YIELD_SPINS = 8 /* looks that cost as much as one sched_yield */ };
+enum { SLICE_MS = 100, YIELDS = 100 };
 
 static int64_t now_ms(void) {
     struct timespec t = {0};
@@ -60,7 +60,7 @@ static int wait_asleep(ac_ranks *g, ac_rank_line *line, const _Atomic uint64_t *
 
 /* Looks at the counter, and between two looks leaves the core to who can use it. */
 static bool comes_soon(const ac_ranks *g, const _Atomic uint64_t *counter, uint64_t value) {
-    for (int i = 0; i < g->spins / YIELD_SPINS; i++) {
+    for (int i = 0; i < (g->spins > 0 ? YIELDS : 0); i++) {
         if (atomic_load_explicit(counter, memory_order_acquire) >= value) return true;
         (void)sched_yield();
     }
