@@ -80,9 +80,8 @@ def _check(operation: Operation) -> None:
 
 
 def _break_off(operation: Operation, error: DistBackendError) -> None:
-    first = operation.group.tell_once()
     for each in of(operation.group):
         each.fail(error)
+    if operation.group.tell_once():
+        _C._nccl_tell(error)  # before the end of the operation, for which somebody may be waiting
     operation.connection.abort()
-    if first:
-        _C._nccl_tell(error)  # who waits for the GPU meets it there
