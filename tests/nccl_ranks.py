@@ -222,7 +222,6 @@ def memory_is_kept_until_its_stream_is_done(rank, size):
     work = dist.all_gather_into_tensor(y, x, group=group, async_op=True)
     address = x.data_ptr()
     del x
-    work.kept = None  # not the Work keeps it, but the block
     assert ampc.full((50_000,), 9.0).data_ptr() != address
     said.write_text("")
     work.wait()

@@ -11,7 +11,7 @@ from ranks import Op, raised
 
 import ampc
 import ampc.distributed as dist
-from ampc.distributed import _shared, collectives
+from ampc.distributed import _over_mpi, _shared
 
 PROGRAMS = {}
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -198,11 +198,11 @@ def groups_of_some(rank, size):
 
 @ranks.ranks(4, programs=PROGRAMS)
 def more_hosts_than_combine_at_once(rank, size):
-    kept, collectives.MOST = collectives.MOST, 1
+    kept, _over_mpi.MOST = _over_mpi.MOST, 1
     given = [values(r, "bfloat16", 4099) for r in range(size)]
     x = given[rank].clone()
     dist.all_reduce(x, Op.AVG)
-    collectives.MOST = kept
+    _over_mpi.MOST = kept
     near(x, Op.AVG, given)
 
 

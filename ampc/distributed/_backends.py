@@ -45,6 +45,10 @@ class Backends:
             found.update(dict.fromkeys([device] if device else ["cuda"] if name == "nccl" else ["cpu", "cuda"], name))
         return cls(found.get("cpu", ""), found.get("cuda", ""))
 
+    def asked(self) -> str:
+        """What is asked for. It does not look for NCCL, which would start CUDA."""
+        return self.name() if self.gpu is not None else self.cpu
+
     def name(self) -> str:
         """As ``get_backend`` says it."""
         gpu = ("" if why_no_nccl() else "nccl") or "mpi" if self.gpu is None else self.gpu

@@ -14,75 +14,74 @@ from .errors import DistBackendError
 from .work import SLICE
 
 if TYPE_CHECKING:
-    from ._over_nccl import Queued
+    from ._over_nccl import Operation
     from .groups import ProcessGroup
 
-_works: List[Queued] = []
+_operations: List[Operation] = []
 _change = threading.Condition()
 _threads: List[threading.Thread] = []
 
 
-def add(work: Queued) -> None:
+def add(operation: Operation) -> None:
     """From now on this operation is looked at."""
     with _change:
-        _works.append(work)
+        _operations.append(operation)
         if not _threads or not _threads[0].is_alive():  # none yet, or a forked process
             _threads[:] = [threading.Thread(target=_watch, name="ampc.distributed.watch", daemon=True)]
             _threads[0].start()
         _change.notify()
 
 
-def of(group: ProcessGroup) -> List[Queued]:
+def of(group: ProcessGroup) -> List[Operation]:
     """Those of a group that may still run."""
     with _change:
-        return [work for work in _works if work.group is group]
+        return [operation for operation in _operations if operation.group is group]
 
 
 def drop(group: ProcessGroup) -> None:
     """Those of a group are not looked at any more."""
     with _change:
-        _works[:] = [work for work in _works if work.group is not group]
+        _operations[:] = [operation for operation in _operations if operation.group is not group]
 
 
 def _watch() -> None:
     while True:
         with _change:
-            while not _works:
+            while not _operations:
                 _change.wait()
-            works = list(_works)
-        over = [work for work in works if _is_over(work)]
+            operations = list(_operations)
+        over = [operation for operation in operations if _is_over(operation)]
         with _change:
-            _works[:] = [work for work in _works if work not in over]
-            _change.wait(SLICE)
+            _operations[:] = [operation for operation in _operations if operation not in over]
+        time.sleep(SLICE)
 
 
-def _is_over(work: Queued) -> bool:
+def _is_over(operation: Operation) -> bool:
     try:
-        if not work.group.broken and not work.is_queued():
+        if not operation.group.broken and operation.is_over():
             return True
-        _check(work)
+        _check(operation)
         return False
     except DistBackendError as error:
-        _break_off(work, error)
+        _break_off(operation, error)
     except RuntimeError as error:  # of the GPU itself, whose other users are told, too
-        _break_off(work, DistBackendError(f"{work.what}: {error}"))
+        _break_off(operation, DistBackendError(f"{operation.what}: {error}"))
     return True
 
 
-def _check(work: Queued) -> None:
+def _check(operation: Operation) -> None:
     """DistBackendError where an operation will not end."""
-    group = work.group
-    group.need(work.what)
-    work.connection.state(work.what)
-    group.look_around(work.what, work.number)
-    if time.monotonic() >= work.end_by:
-        group.give_up(work.what, work.number, group.seconds)
+    group = operation.group
+    group.need(operation.what)
+    operation.connection.state(operation.what)
+    group.look_around(operation.what, operation.number)
+    if time.monotonic() >= operation.end_by:
+        group.give_up(operation.what, operation.number, group.seconds)
 
 
-def _break_off(work: Queued, error: DistBackendError) -> None:
-    first = work.group.tell_once()
-    for each in of(work.group):
+def _break_off(operation: Operation, error: DistBackendError) -> None:
+    for each in of(operation.group):
         each.fail(error)
-    work.connection.abort()
-    if first:
-        _C._nccl_tell(error)  # who waits for the GPU meets it there
+    if operation.group.tell_once():
+        _C._nccl_tell(error)  # before the end of the operation, for which somebody may be waiting
+    operation.connection.abort()

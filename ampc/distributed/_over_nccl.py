@@ -63,18 +63,20 @@ class Connection:
         except RuntimeError as error:
             self._group.fail(f"rank {self._group.own_rank} in {what}: {error}")
 
-    def queue(self, what: str, calls: List[Call]) -> Event:
-        """Queues operations after what the current stream has; the event is behind them."""
+    def queue(self, what: str, number: int, calls: List[Call]) -> Operation:
+        """Queues calls, all together, after what the current stream has. From now on the operation is looked at."""
         for call in calls:
             if call[1] is not None:
                 _C._settle(call[1])
         self.stream.wait_stream(current_stream(self.stream._index))
         try:
-            _C._nccl_queue(self._end, calls)
+            is_kept = _C._nccl_queue(self._end, calls)
         except RuntimeError as error:
             self._group.fail(f"rank {self._group.own_rank} in {what}: {error}")
         self.settle(what)
-        return self.stream.record_event()
+        operation = Operation(self._group, what, number, self, self.stream.record_event(), None if is_kept else calls)
+        _nccl_watch.add(operation)
+        return operation
 
     def abort(self) -> None:
         """Ends it at once, and the operations that run."""
@@ -85,52 +87,70 @@ class Connection:
         _C._nccl_end(self._end)
 
 
-class Queued(Work):
-    """An operation on a GPU's stream. ``wait`` makes the current stream wait for it, and with a ``timeout`` the host, too."""
+class Operation:
+    """What is looked at of an operation while it runs. It holds its tensors only where their memory is not the package's own, which is kept for the
+    stream."""
 
-    def __init__(self, group: ProcessGroup, what: str, number: int, result: Any, finish: Any, connection: Connection, done: Event) -> None:
-        super().__init__(group, what, number, result, finish)
-        self.what, self.number, self.group, self.connection = what, number, group, connection
+    def __init__(self, group: ProcessGroup, what: str, number: int, connection: Connection, done: Event, kept: Any) -> None:
+        self.group, self.what, self.number, self.connection, self.done, self.kept = group, what, number, connection, done, kept
         self.end_by = time.monotonic() + group.seconds
-        self._done = done
+        self.error: Optional[DistBackendError] = None
 
     def fail(self, error: DistBackendError) -> None:
         """It will not have its values."""
-        self._error = self._error or error
+        self.error = self.error or error
 
-    def is_queued(self) -> bool:
-        """Whether its stream has not come to its end."""
-        return not self._done.query()
+    def is_over(self) -> bool:
+        """Whether its stream has come to its end, or never will."""
+        return self.error is not None or self.done.query()
 
-    def _ended(self, seconds: float) -> bool:
+    def wait_on_host(self, limit: float) -> None:
+        """Waits until it is over. DistBackendError where it is not within the limit, or has failed."""
+        if not self.is_over_after(limit):
+            self.group.give_up(self.what, self.number, limit)
+        if self.error is not None:
+            raise self.error
+
+    def is_over_after(self, seconds: float) -> bool:
+        """Whether it is over, after waiting for so long at most."""
         end = time.monotonic() + seconds
-        while self._error is None and not self._done.query():
+        while not self.is_over():
             if time.monotonic() >= end:
                 return False
             time.sleep(PAUSE)
         return True
 
+
+class Queued(Work):
+    """An operation on a GPU's stream. ``wait`` makes the current stream wait for it, and with a ``timeout`` the host, too."""
+
+    def __init__(self, operation: Operation, result: Any, finish: Any) -> None:
+        super().__init__(operation.group, operation.what, operation.number, result, finish)
+        self._operation = operation
+
+    def _ended(self, seconds: float) -> bool:
+        over = self._operation.is_over_after(seconds)
+        self._error = self._operation.error
+        return over
+
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         """As for other Works, but that the host waits with a ``timeout`` alone. DistBackendError after a failure."""
+        operation = self._operation
         if timeout is not None:
-            self.wait_on_host(seconds_of("Work.wait", timeout))
-        if self._error is not None:
-            raise self._error
+            operation.wait_on_host(seconds_of("Work.wait", timeout))
+        if operation.error is not None:
+            raise operation.error
         self._group.need(self._what)
-        self._done.wait(current_stream(self.connection.stream._index))
+        operation.done.wait(current_stream(operation.connection.stream._index))
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
         return True
 
-    def wait_on_host(self, limit: float) -> None:
-        """Waits until it has ended. DistBackendError where it has not within the limit."""
-        begin = time.monotonic()
-        while not self._ended(min(SLICE, limit)):
-            if time.monotonic() - begin >= limit:
-                self._group.give_up(self._what, self._number, limit)
-        if self._error is not None:
-            raise self._error
+    def wait_on_host(self) -> None:
+        """Waits until it has ended. DistBackendError where it does not."""
+        self._operation.wait_on_host(self._group.seconds)
+        self.wait()
 
 
 def _own_row(t: Tensor) -> Tensor:
@@ -188,10 +208,7 @@ class OverNCCL:
             submit(group, False, same, lambda: agree(group, same, more + ", on GPUs"), None, None, here=group.on_one_host)
         else:
             group.enter(same)
-        done = connection.queue(same, calls)
-        work = Queued(group, same, group.last_number, result, finish, connection, done)
-        work.kept = calls
-        _nccl_watch.add(work)
+        work = Queued(connection.queue(same, group.last_number, calls), result, finish)
         if async_op:
             return work
         work.wait()
@@ -285,8 +302,7 @@ class OverNCCL:
         assert isinstance(work, Queued)
         if async_op:
             return work
-        work.wait_on_host(self._group.seconds)
-        work.wait()
+        work.wait_on_host()
         return None
 
     # -- messages
@@ -298,21 +314,15 @@ class OverNCCL:
         self._group.need(what.split()[0])
         rows = [_own_row(m.t) for m in messages]
         calls: List[Call] = [(SEND, own, None, 0, m.rank) if m.sends else (RECV, None, own, 0, m.rank) for own, m in zip(rows, messages)]
-        done = connection.queue(what, calls)
-        works: List[Work] = []
-        for own, m in zip(rows, messages):
-            work = QueuedMessage(self._group, m.what, 0, [m.tensor], None if m.sends else _bringing(m.t, own), connection, done)
-            work.kept, work.partner = calls, m.rank
-            _nccl_watch.add(work)
-            works.append(work)
-        return works
+        operation = connection.queue(what, 0, calls)
+        return [QueuedMessage(operation, [m.tensor], None if m.sends else _bringing(m.t, own), m.rank) for own, m in zip(rows, messages)]
 
     # -- the end
 
     def stop(self) -> None:
         """Ends the connections. DistBackendError where an operation runs longer than the group's timeout."""
-        for work in _nccl_watch.of(self._group):
-            work.wait_on_host(self._group.seconds)
+        for operation in _nccl_watch.of(self._group):
+            operation.wait_on_host(self._group.seconds)
         _nccl_watch.drop(self._group)
         for connection in self._connections.values():
             connection.end()
@@ -327,12 +337,14 @@ class OverNCCL:
 class QueuedMessage(Queued):
     """A message between two GPUs."""
 
-    partner: Any = 0  # its rank in the group
+    def __init__(self, operation: Operation, result: Any, finish: Any, partner: Any) -> None:
+        super().__init__(operation, result, finish)
+        self._partner = partner
 
     def source_rank(self) -> int:
         """The rank that has sent a received message."""
         self.wait()
-        return self._group.ranks[self.partner]
+        return self._group.ranks[self._partner]
 
 
 def _shape(t: Tensor) -> str:
@@ -391,4 +403,4 @@ class ObjectsOverNCCL:
         return found[self._group.rank()]
 
 
-__all__ = ["Connection", "ObjectsOverNCCL", "OverNCCL", "Queued"]
+__all__ = ["Connection", "ObjectsOverNCCL", "Operation", "OverNCCL", "Queued"]

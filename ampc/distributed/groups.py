@@ -335,7 +335,7 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
     start.board().come_back()
     names.WORLD = ProcessGroup(start, comm, list(range(comm.size)), seconds, "default", backends)
     _ends.before_the_end = _destroy_what_is_left
-    _groups[names.WORLD] = names.WORLD.name()
+    _groups[names.WORLD] = backends.asked()
 
 
 def _connected(backends: Backends, init_method: Optional[str], rank: int, size: int, seconds: float) -> Tuple[Any, Any, Backends]:
@@ -480,5 +480,5 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     tag = zlib.crc32(repr(members).encode()) % 30000 if use_local_synchronization else 30000 + call % 30000
     comm = world.start.part(world.comm, members, tag)
     made = ProcessGroup(world.start, comm, members, seconds, group_desc or f"group of {len(members)}", backends)
-    _groups[made] = made.name()
+    _groups[made] = backends.asked()
     return made

@@ -99,20 +99,24 @@ static ncclResult_t call_all(const ac_nccl_group *g, const ac_nccl_call *calls, 
     return result == AC_NCCL_SUCCESS ? ended : result;
 }
 
-/* A tensor's memory is not used again before the stream is done with it. */
-static int keep(const ac_nccl_group *g, const ac_tensor *t) {
-    if (!t || t->storage->release != ac_cuda_memory.release) return 0;
+/* A tensor's memory is not used again before the stream is done with it, where it is ours. */
+static int keep(const ac_nccl_group *g, const ac_tensor *t, bool *kept) {
+    if (!t || t->numel == 0) return 0;
+    bool ours = t->storage->release == ac_cuda_memory.release;
+    *kept = *kept && ours;
+    if (!ours) return 0;
     return ac_gpu_record_stream(t->storage->owner, g->device, g->stream);
 }
 
-int ac_nccl_queue(const ac_nccl_group *g, const ac_nccl_call *calls, int n) {
+int ac_nccl_queue(const ac_nccl_group *g, const ac_nccl_call *calls, int n, bool *kept) {
+    *kept = true;
     if (!g->comm) return ac_fail(AC_RUNTIME, "NCCL: the group has ended");
     for (int i = 0; i < n; i++) {
         const ac_nccl_call *c = &calls[i];
         if (is_reduction(c->kind) && type_of(c->from->dtype) < 0)
             return ac_fail(AC_RUNTIME, "NCCL does not reduce %s", ac_dtypes[c->from->dtype].name);
-        AC_TRY(keep(g, c->from));
-        AC_TRY(keep(g, c->to));
+        AC_TRY(keep(g, c->from, kept));
+        AC_TRY(keep(g, c->to, kept));
     }
     WITHIN(g, "an operation between GPUs", n == 1 ? call(g, calls) : call_all(g, calls, n));
     return 0;

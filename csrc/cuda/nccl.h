@@ -39,8 +39,9 @@ int ac_nccl_begin(ac_nccl_group *g, ac_device d, const ncclUniqueId *id, int ran
 /* Whether the last call of this group is still being made; fails with what has gone wrong in the group since. */
 int ac_nccl_state(const ac_nccl_group *g, bool *in_progress) AC_CHECKED;
 /* Queues operations on the group's stream, of several all together. Before the next, and before an event behind them,
- * the state must not be in progress. The tensors' memory is kept for the stream. */
-int ac_nccl_queue(const ac_nccl_group *g, const ac_nccl_call *calls, int n) AC_CHECKED;
+ * the state must not be in progress. `kept` says whether the memory of all tensors is ours, which is kept for the
+ * stream. */
+int ac_nccl_queue(const ac_nccl_group *g, const ac_nccl_call *calls, int n, bool *kept) AC_CHECKED;
 /* Ends it after what is queued; every rank calls it. `ac_nccl_abort` ends it at once, and what runs, from any thread.
  */
 int ac_nccl_end(ac_nccl_group *g) AC_CHECKED;

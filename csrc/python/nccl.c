@@ -99,7 +99,7 @@ static int take_call(const ac_nccl_group *g, PyObject *o, ac_nccl_call *c) {
     return 0;
 }
 
-/* _nccl_queue(group, calls) */
+/* _nccl_queue(group, calls) -> whether the tensors may be given back before they are done */
 static PyObject *queue(PyObject *module, PyObject *args) {
     PyObject *capsule, *list;
     ac_nccl_group *g;
@@ -110,13 +110,14 @@ static PyObject *queue(PyObject *module, PyObject *args) {
     ac_nccl_call *calls = PyMem_Calloc((size_t)n, sizeof *calls);
     if (!calls) return PyErr_NoMemory();
     int failed = 0;
+    bool kept;
     for (Py_ssize_t i = 0; i < n && !failed; i++) failed = take_call(g, PyList_GET_ITEM(list, i), &calls[i]);
     if (failed) return PyMem_Free(calls), NULL;
     void *lock = ac_lock.release();
-    failed = ac_nccl_queue(g, calls, (int)n);
+    failed = ac_nccl_queue(g, calls, (int)n, &kept);
     ac_lock.acquire(lock);
     PyMem_Free(calls);
-    return failed ? ac_raise() : Py_NewRef(Py_None);
+    return failed ? ac_raise() : PyBool_FromLong(kept);
 }
 
 #define ENDING(name, how)                                                                                              \
