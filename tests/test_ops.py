@@ -412,17 +412,17 @@ def test_products_deeper_than_a_million():
     assert (a @ b).unique().tolist() == [2.0**14]
 
 
-COLUMNS = {"whole": lambda x: x, "every second column": lambda x: x[:, ::2], "every third row": lambda x: x[::3], "wide rows": lambda x: x[:, 5:],
+PARTS = {"whole": lambda x: x, "every second column": lambda x: x[:, ::2], "every third row": lambda x: x[::3], "wide rows": lambda x: x[:, 5:],
            "rows that overlap": lambda x: x.as_strided((x.shape[0] // 2, 258), (2, 1)), "two dimensions": lambda x: x.unflatten(0, (10, -1))[:, 1:]}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64", "bool"])
-@pytest.mark.parametrize("which", COLUMNS)
+@pytest.mark.parametrize("which", PARTS)
 @pytest.mark.parametrize("width", [4, 63, 64, 130, 300])
 def test_sums_of_columns(which, width, dtype):
     """Whole numbers, whose sums are exact: rows are read one by one or several at a time, in place or converted."""
     x = ampc.randint(-2, 3, (300, width)).to(getattr(ampc, dtype))
-    x = COLUMNS[which](x)
+    x = PARTS[which](x)
     dims = tuple(range(x.ndim - 1))
     want = as_array(x).astype(float)
     assert np.array_equal(as_array(x.sum(dims, dtype=ampc.float32 if x.dtype in (ampc.bfloat16, ampc.float16) else None)), want.sum(dims))

@@ -1,7 +1,6 @@
 /* Fills, ranges and random numbers: number i of a random tensor comes from the same counter as on the CPU. */
 #include "cuda/device.cuh"
 
-
 #define EACH_INDEX for (int64_t i = thread_index(); i < a.n; i += thread_count())
 
 AC_KERNEL(ac_fill, ac_gpu_fill) {

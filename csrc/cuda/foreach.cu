@@ -2,7 +2,6 @@
  * piece of a tensor; every read is 16 bytes wide where the tensor is aligned. */
 #include "cuda/device.cuh"
 
-
 /* The tensor that piece p belongs to. */
 DEV const ac_gpu_item *owner_of(const ac_gpu_item *items, int n, int64_t piece) {
     int lo = 0, hi = n;
