@@ -4,6 +4,7 @@ each, and nobody can tell but by the time: every number, node, dtype and hook is
 import gc
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -305,6 +306,16 @@ def test_other_threads_see_it_computed():
     for t in others:
         t.join()
     assert not wrong
+
+
+def test_results_of_two_threads_that_begin_to_wait_at_once():
+    """One waits at a time; the kernels that leave them run beside each other."""
+    operands = [torch.randn(200, 300) for _ in range(8)]
+    expected = [F.gelu(x).numpy().copy() for x in operands]
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(200):
+            results = list(threads.map(F.gelu, operands))
+            assert all(np.array_equal(y.numpy(), want) for y, want in zip(results, expected))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -36,6 +36,7 @@ bool ac_may_wait(const ac_op_call *c) {
 }
 
 void ac_let_wait(const ac_op_call *c, ac_source *source) {
+    while (ac_waiting_result) ac_compute_waiting_now(); /* another thread's, from while the kernel ran */
     waiting.source = source;
     ac_waiting_result = ac_storage_retain(c->out[0]->storage);
     waiting.numel = c->out[0]->numel;
