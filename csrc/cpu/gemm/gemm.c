@@ -63,12 +63,13 @@ static void finish(const c_block *w, int64_t ia, int64_t jb, const ac_micro_job 
                      g->c + (row * g->c_row + col) * item, g->c_row);
 }
 
-/* Where the micro-kernel writes the result of a run by itself: whole tiles of float32, as they are or plus bias. */
+/* Where the micro-kernel writes the result of a run by itself: whole tiles, as they are or plus bias. */
 static void set_out(const c_block *w, int64_t ia, int64_t jb, ac_micro_job *job) {
     const ac_gemm_call *g = w->p->call;
     int64_t row = (w->a0 + ia) * AC_LANES, col = (w->b0 + jb) * AC_LANES;
     bool whole = row + job->na * AC_LANES <= g->a.lanes && col + job->nb * AC_LANES <= g->b.lanes;
-    job->out = whole ? (float *)(void *)g->c + row * g->c_row + col : NULL, job->out_row = g->c_row;
+    job->out = whole ? g->c + (row * g->c_row + col) * ac_itemsize(g->c_dtype) : NULL;
+    job->out_row = g->c_row, job->out_dtype = g->c_dtype;
     job->bias = g->bias ? g->bias + col : NULL, job->stream = job->out && w->p->stream;
 }
 
@@ -265,6 +266,15 @@ static bool is_direct(const ac_operand *a, const ac_micro *micro, const ac_cut *
     return readable && a->dtype == a->round && a->k % cut->depth == 0;
 }
 
+/* Whether the micro-kernel can write tiles of C by itself. */
+static bool is_plain(const plan *p) {
+    const ac_gemm_call *g = p->call;
+    const ac_micro *micro = p->micro;
+    bool same = g->c_dtype == AC_float32 && (!p->stream || micro->streams_results);
+    bool rounded = ac_is_half(g->c_dtype) && !p->stream && micro->rounds_results;
+    return micro->writes_results && (same || rounded) && g->alpha == 1 && g->beta == 0 && g->act == AC_ACT_NONE;
+}
+
 static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int threads, _Atomic bool *finite) {
     plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
@@ -273,8 +283,7 @@ static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int threads, _
     int64_t row_bytes = g->c_row * ac_itemsize(g->c_dtype);
     p.stream = g->a.lanes * row_bytes >= 2 * ac_l2_bytes() && row_bytes % AC_ALIGNMENT == 0 &&
                (uintptr_t)g->c % AC_ALIGNMENT == 0;
-    p.plain = micro->writes_results && g->c_dtype == AC_float32 && g->alpha == 1 && g->beta == 0 &&
-              g->act == AC_ACT_NONE && (!p.stream || micro->streams_results);
+    p.plain = is_plain(&p);
     p.finish = ac_cpu_loops()->finish[g->c_dtype == AC_float32 ? 0 : g->c_dtype == AC_float16 ? 1 : 2];
     return p;
 }

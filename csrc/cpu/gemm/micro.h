@@ -20,8 +20,9 @@ typedef struct {
     float *c;
     int64_t c_a, c_b;            /* floats from a tile of C to the next along A's and B's panels */
     bool add;                    /* else C is overwritten */
-    float *out;                  /* not NULL, of kernels that write results: sums go there, plus bias, and not to c; */
-    int64_t out_row;             /* floats from a row to the next; tiles side by side are 16 floats apart */
+    void *out;                   /* not NULL, of kernels that write results: sums go there, plus bias, and not to c; */
+    ac_dtype out_dtype;          /* float32, or of kernels that round a 16-bit dtype; */
+    int64_t out_row;             /* values from a row to the next; tiles side by side are 16 values apart */
     const float *bias;           /* of the result's columns, or NULL */
     bool stream;                 /* out is written past the caches: its rows are whole lines */
     const char *soon_a, *soon_b; /* panels wanted later, to fetch ahead; running over their end is harmless */
@@ -48,6 +49,7 @@ typedef struct {
     void (*run)(const ac_micro_job *job);
     bool a_like_b;        /* A's panels are packed as B's; it reads any layout that a job's strides say */
     bool streams_results; /* knows ac_micro_job.stream */
+    bool rounds_results;  /* writes results in 16 bits, too */
 } ac_micro;
 
 /* The kernel for operands rounded to `round`; for float16 on bfloat16 tiles `finite` allows the split. */

@@ -4,7 +4,8 @@
 #ifdef AC_HAVE_X86
 #include <immintrin.h>
 
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
+#include "cpu/elementwise/half_simd.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define EACH_ROW _Pragma("GCC unroll 6") for (int i = 0; i < rows; i++)
@@ -41,6 +42,16 @@ INLINE void fetch_rows(const float *c, int64_t row, int rows) {
     for (int i = 0; i < rows; i++) _mm_prefetch(c + i * row, _MM_HINT_T0);
 }
 
+/* Sums in 16 bits, rounded once, to the result's rows from `row` on. */
+INLINE void write_halves(const ac_micro_job *j, int rows, int row, __m256 sum[6][2]) {
+    uint16_t *to = (uint16_t *)j->out + row * j->out_row;
+    bool bf16 = j->out_dtype == AC_bfloat16;
+    EACH_ROW EACH_VECTOR {
+        __m128i half = bf16 ? ac_narrow8_bf16(sum[i][v]) : ac_narrow8_f16(sum[i][v]);
+        _mm_storeu_si128((void *)(to + i * j->out_row + 8 * v), half);
+    }
+}
+
 /* `rows` rows of C from `row` on, a constant number; B's k steps are at `b_at` or follow each other. */
 INLINE void some_rows(const ac_micro_job *j, int rows, int row, strides by, bool follow) {
     __m256 sum[6][2];
@@ -53,15 +64,16 @@ INLINE void some_rows(const ac_micro_job *j, int rows, int row, strides by, bool
     }
     int64_t c_row = AC_LANES;
     if (j->out) {
-        c = j->out + row * j->out_row, c_row = j->out_row;
+        c = (float *)j->out + row * j->out_row, c_row = j->out_row;
         if (j->bias) EACH_ROW EACH_VECTOR sum[i][v] = _mm256_add_ps(sum[i][v], _mm256_loadu_ps(j->bias + 8 * v));
     }
-    if (j->stream) EACH_ROW EACH_VECTOR _mm256_stream_ps(c + i * c_row + 8 * v, sum[i][v]);
+    if (j->out && j->out_dtype != AC_float32) write_halves(j, rows, row, sum);
+    else if (j->stream) EACH_ROW EACH_VECTOR _mm256_stream_ps(c + i * c_row + 8 * v, sum[i][v]);
     else EACH_ROW EACH_VECTOR _mm256_storeu_ps(c + i * c_row + 8 * v, sum[i][v]);
 }
 
 INLINE void all_rows(const ac_micro_job *j, strides by, bool follow) {
-    if (j->out && !j->stream) fetch_rows(j->out, j->out_row, AC_LANES);
+    if (j->out && !j->stream && j->out_dtype == AC_float32) fetch_rows(j->out, j->out_row, AC_LANES);
     if (j->add) fetch_rows(j->c + 6 * AC_LANES, AC_LANES, 10);
     some_rows(j, 6, 0, by, follow);
     some_rows(j, 6, 6, by, follow);
@@ -91,5 +103,6 @@ const ac_micro ac_micro_avx2 = {.name = "avx2",
                                 .writes_results = true,
                                 .a_like_b = true,
                                 .streams_results = true,
+                                .rounds_results = true,
                                 .run = run_f32};
 #endif

@@ -54,7 +54,7 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
         float *c = j->c + row * AC_LANES;                                                                              \
         int64_t c_row = AC_LANES, c_b = j->c_b;                                                                        \
         if (j->out) {                                                                                                  \
-            c = j->out + row * j->out_row, c_row = j->out_row, c_b = AC_LANES;                                         \
+            c = (float *)j->out + row * j->out_row, c_row = j->out_row, c_b = AC_LANES;                                \
             if (j->bias)                                                                                               \
                 EACH_ROW EACH_COLUMN(nb) sum[i][v] =                                                                   \
                     _mm512_add_ps(sum[i][v], _mm512_loadu_ps(j->bias + v * AC_LANES));                                 \
