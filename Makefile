@@ -2,7 +2,7 @@
 # make test   build, install and run every test
 # make check  test what differs from the last commit; SINCE=main: from a branch
 # make debug  a part of the tests with the core under the address and undefined-behaviour sanitizers, its assertions checked
-# make sim    test the GPU backend on its simulator; no GPU needed
+# make sim    test the GPU backend on its simulator; no GPU needed. SHARE=3: one in three of the tests, drawn
 # make ptx    the same with the kernels' PTX, as nvcc compiled it, run by the CPU. SHARE=6: one in six of the tests, drawn
 # make levels the same for what depends on the instruction set, under each that this CPU can be held to
 # make ways   whether the tests execute the code behind every way through the kernels, by gcov
@@ -82,16 +82,17 @@ coverage: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet coverage==7.*
 	$(BIN)/python tools/never_run.py $(if $(PART),--part $(PART)) $(if $(TESTS),--tests $(TESTS)) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(UPDATE),--update)
 
-# The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
+# The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels. With SHARE=3 one in three of the
+# tests, drawn; AMPC_TEST_SEED repeats a draw.
+SHARE ?=
 GPU_SUITES := test_cuda.py test_cuda_kernels.py test_cuda_windows.py test_cuda_attention.py test_cuda_capture.py test_cuda_graphs.py test_special.py test_composed.py test_linalg.py test_lists.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_skipped_steps.py test_optim.py test_nn.py test_recurrent.py test_tensor.py \
 	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_doctor_ordinary.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py \
 	test_shadow.py test_keras.py test_loss_scale.py test_trainer.py test_bench.py test_testing.py test_seeds.py test_seeds_guide.py test_selftest.py test_fuzz.py test_opinfo.py test_foreach.py
 sim: $(VENV)/installed
 	cd tests && $(PYTEST) -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) test_cuda_strict.py # by itself: others fill the tables of plans
-	cd tests && $(PYTEST) -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)
+	cd tests && $(PYTEST) --device sim -m 'not slow' $(if $(SHARE),--share $(SHARE)) $(PYTEST_ARGS) $(GPU_SUITES)
 
-# The same on nvcc's PTX of the kernels, as tests/cuda_ptx runs it. With SHARE=6 one in six of the tests, drawn; AMPC_TEST_SEED repeats a draw.
-SHARE ?=
+# The same on nvcc's PTX of the kernels, as tests/cuda_ptx runs it.
 ptx: $(VENV)/installed
 	cd tests && $(PYTEST) -q --no-header --device ptx $(PYTEST_ARGS) test_ptx.py
 	cd tests && $(PYTEST) --device ptx -m 'not slow' $(if $(SHARE),--share $(SHARE)) $(PYTEST_ARGS) test_cuda_strict.py
