@@ -309,18 +309,16 @@ def test_other_threads_see_it_computed():
 
 
 def test_threads_that_make_results_at_once():
-    """Each thread's kernel runs outside the lock; the one that is done later computes what waits before it lets its own wait."""
+    """Kernels run outside the lock: what came to wait meanwhile is computed before another result waits."""
     torch.manual_seed(0)
-    inputs = [torch.randn(16, 16, 32, 32) for _ in range(3)]
-    expected, wrong = [F.gelu(x).clone() for x in inputs], []
-    normed = [F.batch_norm(x, None, None, None, None, True).clone() for x in inputs]
+    inputs = [torch.randn(16, 16, 64, 64) for _ in range(2)]
+    expected, wrong = [F.batch_norm(x, None, None, None, None, True).clone() for x in inputs], []
 
     def make(i):
-        for _ in range(150):
-            y = F.batch_norm(inputs[i], None, None, None, None, True)
-            if not torch.equal(y, normed[i]) or not torch.equal(F.gelu(inputs[i]), expected[i]):
+        for _ in range(300):
+            if not torch.equal(F.batch_norm(inputs[i], None, None, None, None, True), expected[i]):
                 wrong.append(i)
-    threads = [threading.Thread(target=make, args=(i,)) for i in range(3)]
+    threads = [threading.Thread(target=make, args=(i,)) for i in range(2)]
     for t in threads:
         t.start()
     for t in threads:
