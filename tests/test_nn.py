@@ -569,6 +569,17 @@ def test_embeddings_without_sparse_gradients():
             make()
 
 
+@pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.1}, {"reduction": "none"}])
+@pytest.mark.parametrize("graph", [False, True])
+def test_ignored_samples_have_no_gradient_of_any_order(settings, graph):
+    """Not even where all are ignored, and the mean of no losses is nan."""
+    x = ampc.randn(3, 4, requires_grad=True)
+    loss = nn.functional.cross_entropy(x, ampc.full((3,), -100), **settings)
+    first, = ampc.autograd.grad(loss, x, ampc.full_like(loss, float("nan")), create_graph=graph)
+    assert not first.any()
+    assert not graph or not ampc.autograd.grad(first.sum(), x)[0].any()
+
+
 @pytest.mark.parametrize("settings", [{}, {"reduction": "none"}, {"reduction": "sum", "label_smoothing": 0.1}, {"label_smoothing": 0.2, "ignore_index": 2}])
 def test_classes_may_be_uint8(settings):
     """torch takes int64 and uint8, and no other dtype."""

@@ -3,8 +3,8 @@ each, and nobody can tell but by the time: every number, node, dtype and hook is
 
 import gc
 import os
+import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -308,14 +308,57 @@ def test_other_threads_see_it_computed():
     assert not wrong
 
 
-def test_results_of_two_threads_that_begin_to_wait_at_once():
-    """One waits at a time; the kernels that leave them run beside each other."""
-    operands = [torch.randn(200, 300) for _ in range(8)]
-    expected = [F.gelu(x).numpy().copy() for x in operands]
-    with ThreadPoolExecutor(8) as threads:
-        for _ in range(200):
-            results = list(threads.map(F.gelu, operands))
-            assert all(np.array_equal(y.numpy(), want) for y, want in zip(results, expected))
+def test_threads_that_make_results_at_once():
+    """Kernels run outside the lock: what came to wait meanwhile is computed before another result waits."""
+    torch.manual_seed(0)
+    inputs = [torch.randn(16, 16, 64, 64) for _ in range(2)]
+    expected, wrong = [F.batch_norm(x, None, None, None, None, True).clone() for x in inputs], []
+
+    def make(i):
+        for _ in range(300):
+            if not torch.equal(F.batch_norm(inputs[i], None, None, None, None, True), expected[i]):
+                wrong.append(i)
+    threads = [threading.Thread(target=make, args=(i,)) for i in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("make", [lambda x: F.batch_norm(x, None, None, None, None, True), F.gelu], ids=["batch_norm", "gelu"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_reader_may_write_over_what_waits_is_made_of(make, dtype):
+    """`out` shares memory with the input of what waits, though not with that itself."""
+    n = 4 * 4 * 64 * 64
+    memory = torch.randn(2 * n).to(dtype)
+    x, out = memory[:n].view(4, 4, 64, 64), memory[n // 2:n // 2 + n].view(4, 4, 64, 64)
+    expected = F.relu(make(x.clone()).clone())
+    assert torch.equal(F.relu(make(x)), expected)
+    assert torch.equal(torch.relu(make(x), out=out), expected)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no timer here")
+@pytest.mark.parametrize("what", ["looks", "writes"])
+def test_a_signal_handler_that_runs_while_it_is_read(what):
+    """It looks at what waits, which is being written over, or writes what that is computed from."""
+    torch.manual_seed(0)
+    x = torch.randn(1 << 24, dtype=torch.float64)
+    expected, threads, ran = torch.add(F.gelu(x).clone(), 1), torch.get_num_threads(), []
+
+    def handle(*_):
+        ran.append(y[0].item() if what == "looks" else x.zero_())
+    y = F.gelu(x)
+    before = signal.signal(signal.SIGALRM, handle)
+    torch.set_num_threads(1)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.06)
+        z = y.add_(1) if what == "looks" else torch.add(y, 1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        torch.set_num_threads(threads)
+        signal.signal(signal.SIGALRM, before)
+    assert ran and torch.equal(z, expected)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

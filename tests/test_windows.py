@@ -203,6 +203,21 @@ def test_max_pooling_refuses_windows_that_lie_wholly_in_the_padding():
     assert ampc.nn.functional.max_pool1d(ampc.arange(4.0).reshape(1, 1, 4), 3, stride=1, padding=4, dilation=5).flatten().tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("nd", [1, 2, 3])
+def test_ceil_mode_pools_an_input_that_is_smaller_than_the_window(nd):
+    """A window that begins within the input counts, as in torch, if its stride reaches as far as it lacks."""
+    F, x = ampc.nn.functional, ampc.tensor([3.0, -5.0, 1.0]).to(DEVICE).reshape(1, 3, *nd * (1,)).requires_grad_()
+    most, mean = getattr(F, f"max_pool{nd}d"), getattr(F, f"avg_pool{nd}d")
+    for kernel, stride in ((2, 2), (3, 3), (3, 4)):
+        y = most(x, kernel, stride, ceil_mode=True) + mean(x, kernel, stride, ceil_mode=True)
+        assert y.shape == x.shape and ampc.equal(y, 2 * x)
+        assert ampc.equal(ampc.autograd.grad(y.sum(), x)[0], ampc.full_like(x, 2))
+    for pool in (most, mean):
+        for kernel, stride, padding, ceil in ((2, 2, 0, False), (3, 2, 0, True), (5, 2, 1, True)):
+            with pytest.raises(RuntimeError, match="larger than"):
+                pool(x, kernel, stride, padding, ceil_mode=ceil)
+
+
 @pytest.mark.cpu
 @pytest.mark.parametrize("call", ["F.group_norm(x, 4)", "F.instance_norm(x)", "F.avg_pool2d(x, 8)", "F.max_pool2d(x, 8)", "F.adaptive_avg_pool2d(x, 1)", "F.interpolate(x, (8, 8), mode='bilinear')",
                                   "F.conv2d(x, w, stride=8)", "F.batch_norm(x, None, None, training=True)"])

@@ -209,11 +209,13 @@ FORMULA(nll_loss_backward) {
     DONE;
 }
 
-/* The weights times the target's distribution over the classes of x; zeros where a sample is ignored. */
+static T target_of(ac_formula *c) { return ac_c_reshape(&c->scratch, SAVED(1), &c->node->outputs[1].shape); }
+
+/* The weights times the target's distribution over the classes of x, of samples that are not ignored. */
 static T weighted_target(ac_formula *c, const ac_attrs_cross_entropy *a, T x) {
     ac_scratch *s = &c->scratch;
     ac_dims samples = c->node->outputs[1].shape, column = {.n = x ? x->ndim : 0};
-    T target = ac_c_reshape(s, SAVED(1), &samples), weight = MAYBE(2);
+    T target = target_of(c), weight = MAYBE(2);
     if (!x || !target || !weight) return NULL;
     int64_t channel = x->ndim > 1;
     for (int64_t d = 0; d < column.n; d++) column.v[d] = d == channel ? x->shape[d] : 1;
@@ -221,11 +223,9 @@ static T weighted_target(ac_formula *c, const ac_attrs_cross_entropy *a, T x) {
     T minus = ac_c_full(s, &samples, -1, x->dtype, ac_device_of(x));
     T hard = ac_c_call(s, AC_OP_nll_loss_backward, &one, 3, minus, target, weight);
     if (a->label_smoothing == 0) return hard;
-    T counts = ac_c_unsqueeze(s, BIN(ne, target, NUM((double)a->ignore_index)), channel);
     T even = ac_c_has(weight) ? ac_c_reshape(s, ac_c_cast(s, weight, x->dtype), &column)
                               : ac_c_full(s, &column, 1, x->dtype, ac_device_of(x));
-    T smooth = MUL(ac_c_cast(s, counts, x->dtype), TIMES(even, a->label_smoothing / (double)x->shape[channel]));
-    return ADD(TIMES(hard, 1 - a->label_smoothing), smooth);
+    return ADD(TIMES(hard, 1 - a->label_smoothing), TIMES(even, a->label_smoothing / (double)x->shape[channel]));
 }
 
 /* The gradient of cross entropy in operators that differentiate again. */
@@ -237,9 +237,10 @@ static T entropy_slope(ac_formula *c, const ac_attrs_cross_entropy *a) {
     ac_dims along = {1, {given->ndim > 1}};
     ac_attrs_softmax over = {along.v[0], AC_NO_DTYPE};
     T slope = SUB(MUL(ac_c_call(s, AC_OP_softmax, &over, 1, x), ac_c_sum_over(s, q, &along, true)), q);
-    if (a->reduction == AC_REDUCE_NONE) g = ac_c_unsqueeze(s, g, along.v[0]);
     if (a->reduction == AC_REDUCE_MEAN) g = DIV(g, ac_c_cast(s, ac_c_select(s, RESULT(2), 0, 0), g->dtype));
-    return ac_c_cast(s, MUL(slope, g), given->dtype);
+    T counts = BIN(ne, target_of(c), NUM((double)a->ignore_index));
+    g = WHERE(counts, g, NUM(0)); /* also where the mean divides by a total of 0 */
+    return ac_c_cast(s, MUL(slope, ac_c_unsqueeze(s, g, along.v[0])), given->dtype);
 }
 
 FORMULA(class_entropy) {

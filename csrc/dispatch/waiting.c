@@ -18,9 +18,8 @@ static struct {
     int n_inputs;
     int64_t numel;
     bool was_read; /* so it need not be computed for nobody */
-    int readers;   /* kernels that read the source, most of them outside the lock */
+    int readers;   /* kernels that read the source, most of them outside the lock: all of other threads */
 } waiting;
-static _Thread_local int own_readers; /* this thread's: a signal handler of Python may run within such a kernel */
 
 /* -- waiting ------------------------------------------------------------------------------------------------- */
 
@@ -36,7 +35,7 @@ bool ac_may_wait(const ac_op_call *c) {
 }
 
 void ac_let_wait(const ac_op_call *c, ac_source *source) {
-    while (ac_waiting_result) ac_compute_waiting_now(); /* another thread's, from while the kernel ran */
+    while (ac_waiting_result) ac_compute_waiting_now(); /* what another thread, or a signal handler, made meanwhile */
     waiting.source = source;
     ac_waiting_result = ac_storage_retain(c->out[0]->storage);
     waiting.numel = c->out[0]->numel;
@@ -49,11 +48,21 @@ void ac_let_wait(const ac_op_call *c, ac_source *source) {
 /* -- computing ----------------------------------------------------------------------------------------------- */
 
 static void wait_for_readers(void) {
-    while (waiting.readers > own_readers) {
+    while (waiting.readers) {
         void *state = ac_lock.release();
         (void)nanosleep(&(struct timespec){0, 50000}, NULL);
         ac_lock.acquire(state);
     }
+}
+
+/* Meanwhile no signal handler runs on this thread: it could change what the source reads, or ask for the result. */
+static void begin(void) {
+    waiting.readers++;
+    ac_poll_hold();
+}
+static void end(void) {
+    ac_poll_release();
+    waiting.readers--;
 }
 
 static void compute(void) {
@@ -65,13 +74,11 @@ static void compute(void) {
                         .shape = {waiting.numel},
                         .strides = {1}};
     AC_WAY(waiting_computed);
-    waiting.readers++, own_readers++;
-    ac_poll_hold(); /* half of it would be lost */
+    begin();
     void *state = ac_lock.release();
     ac_cpu.compute(waiting.source, &result);
     ac_lock.acquire(state);
-    ac_poll_release();
-    waiting.readers--, own_readers--;
+    end();
     waiting.source->computed = true;
 }
 
@@ -85,11 +92,13 @@ static void forget(void) {
 }
 
 void ac_compute_waiting_now(void) {
-    wait_for_readers();
-    if (!ac_waiting_result) return; /* another thread was faster */
-    bool unseen = waiting.was_read && ac_storage_users(ac_waiting_result) == 0;
-    if (!waiting.source->computed && !unseen) compute();
-    if (ac_waiting_result && waiting.readers == 0) forget();
+    while (ac_waiting_result) { /* while the lock is let go, another thread may have let a result wait */
+        wait_for_readers();
+        if (!ac_waiting_result) return; /* another thread was faster */
+        bool unseen = waiting.was_read && ac_storage_users(ac_waiting_result) == 0;
+        if (!waiting.source->computed && !unseen) compute();
+        forget();
+    }
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------- */
@@ -100,13 +109,20 @@ static bool is_what_waits(const ac_tensor *t, const ac_tensor *out) {
            t->dtype == waiting.source->dtype && ac_is_contiguous(t) && ac_same_shape(t, out) && (t->py || t->refs == 1);
 }
 
+/* What is written over while the source reads it would be lost. */
+static bool writes_input(const ac_run *run) {
+    for (int i = 0; i < waiting.n_inputs; i++)
+        if (run->out[0]->storage == waiting.inputs[i]) return true;
+    return false;
+}
+
 static bool reads(const ac_run *run, int *which) {
     int n = 0;
     if (!(ac_ops[run->op].flags & AC_FLAG_READS) || ac_watching || waiting.readers || waiting.source->computed)
         return false;
     for (int i = 0; i < run->n_in; i++)
         if (run->in[i] && run->in[i]->storage == ac_waiting_result) *which = i, n++;
-    return n == 1 && ac_is_contiguous(run->out[0]) && is_what_waits(run->in[*which], run->out[0]);
+    return n == 1 && ac_is_contiguous(run->out[0]) && !writes_input(run) && is_what_waits(run->in[*which], run->out[0]);
 }
 
 void ac_begin_reading(ac_run *run) {
@@ -118,15 +134,15 @@ void ac_begin_reading(ac_run *run) {
     }
     AC_WAY(waiting_read);
     run->waiting = waiting.source, run->waits = which;
-    waiting.readers++, own_readers++;
+    begin();
 }
 
 void ac_end_reading(ac_run *run, bool failed) {
     if (!run->waiting) return;
     run->waiting = NULL;
-    waiting.readers--, own_readers--;
+    end();
     waiting.was_read = waiting.was_read || !failed;
     if (run->out[0]->storage == ac_waiting_result) waiting.source->computed = true; /* and written over, in place */
 }
 
-void ac_waiting_forked(void) { waiting.readers = own_readers; }
+void ac_waiting_forked(void) { waiting.readers = 0; }

@@ -41,7 +41,8 @@ int ac_windows_of(ac_windows *w, const ac_window_lists *l, const int64_t *in, in
     for (int64_t d = 3 - nd; d < 3; d++) {
         w->in[d] = in[d - (3 - nd)];
         int64_t reach = w->in[d] + 2 * w->padding[d] - w->dilation[d] * (w->kernel[d] - 1) - 1;
-        if (reach < 0)
+        bool begins = l->ceil_mode && w->in[d] > 0 && reach + w->stride[d] > 0; /* and ends beyond */
+        if (reach < 0 && !begins)
             return ac_fail(AC_RUNTIME,
                            "%s: a window of %" PRId64 " (dilation %" PRId64 ") is larger than the %" PRId64
                            " values of dimension %" PRId64 " with padding %" PRId64 " on both sides",
