@@ -35,7 +35,7 @@ bool ac_may_wait(const ac_op_call *c) {
 }
 
 void ac_let_wait(const ac_op_call *c, ac_source *source) {
-    while (ac_waiting_result) ac_compute_waiting_now(); /* what another thread, or a signal handler, made meanwhile */
+    ac_compute_waiting(); /* what another thread, or a signal handler, made while the kernel ran */
     waiting.source = source;
     ac_waiting_result = ac_storage_retain(c->out[0]->storage);
     waiting.numel = c->out[0]->numel;
