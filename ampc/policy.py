@@ -18,7 +18,8 @@ from ._ops import ALIASES as OTHER_NAMES
 
 CATEGORIES = ("keep", "16-bit", "float32", "widest", "refused")  # as csrc/ops/op.h numbers them
 ALIASES = {"matmul": ("mm", "bmm", "matmul", "mv"), "conv1d": ("convolution",), "conv2d": ("convolution",), "conv3d": ("convolution",),
-           "scaled_dot_product_attention": ("attention", "fused_attention")}
+           "scaled_dot_product_attention": ("attention", "fused_attention", "flash_attention"),
+           "cross_entropy": ("cross_entropy", "class_entropy", "soft_entropy")}
 DTYPES = ("float32", "float16", "bfloat16")
 
 

@@ -288,7 +288,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "nll_loss_backward": [Sample((real(), ints(3, 5), None, [5, 3], -100, "mean"), torch=None)],
     "class_entropy": [Sample((real(5, 3), np.array([0, 2, -100, 1, 1]), positive(3), -100, reduction, 0.1), torch=None, frozen=(2,)) for reduction in ("none", "mean", "sum")] +
                      [Sample((real(2, 3, 4), ints(3, 2, 4), None, 1, "mean", 0.0), torch=None), Sample((real(3), np.array(2), None, -100, "mean", 0.0), torch=None)],
-    "class_entropy_backward": [Sample((real(), ints(3, 5), None, real(5, 3), exact(np.arange(1.0, 6)), exact([5.0, 3.0]), -100, "mean", 0.0), torch=None)],
+    "class_entropy_backward": [Sample((real(), ints(3, 5), None, real(5, 3), exact(np.arange(10.0).reshape(5, 2)), exact([5.0, 3.0]), -100, "mean", 0.0), torch=None)],
     "soft_entropy": [Sample((real(2, 3, 4), softmax(real(2, 3, 4), 1), positive(3), "none", 0.1), torch=None, frozen=(2,))],
     "l1_loss": [Sample((real(3, 4), real(3, 4)), reference=lambda x, t: np.abs(x - t).mean(), torch=F("l1_loss"))],
     "cross_entropy": [Sample((real(5, 3), ints(3, 5)), reference=lambda x, t: nll(np.log(softmax(x, 1)), t), torch=F("cross_entropy")),

@@ -174,7 +174,7 @@ def test_pieces_go_on_until_the_sources_change(tool, tmp_path, monkeypatch):
     """Three files in two pieces. One that was interrupted runs again; changed sources begin anew, with counters at zero."""
     (tmp_path / "csrc").mkdir()
     (tmp_path / "setup.py").write_text("")
-    source, calls, took = tmp_path / "csrc" / "a.c", [], {"test_b.py": 900.0}
+    source, calls, took = tmp_path / "csrc" / "a.c", [], {"test_b.py": float(tool.LONGEST)}
     source.write_text("int a;")
     clock = [0.0]
 

@@ -75,7 +75,7 @@ opt, scaler = ampc.optim.SGD(net.parameters(), lr=0.1), ampc.amp.GradScaler("cpu
 x, target = ampc.randn(32, 64), ampc.randint(0, 10, (32,))
 with ampc.explain() as explained:
     with ampc.autocast("cpu", dtype=ampc.float16):
-        loss = nn.functional.cross_entropy(net(x), target)
+        loss = nn.functional.cross_entropy(net(x), target) + net(x).exp().mean()
     scaler.scale(loss).backward()
     scaler.step(opt)
 advice = ampc.doctor.advise(net, (x, target), nn.CrossEntropyLoss(), opt, steps=2, scaler=scaler)

@@ -46,8 +46,8 @@ count = ampc._C._cuda_count
 ampc._C._cuda_count = lambda: 1
 p = ampc.profiler.profile(activities=[ampc.profiler.ProfilerActivity.CPU, ampc.profiler.ProfilerActivity.CUDA]) #!
 ampc._C._cuda_count = count"""),
-    ("distributed/groups.py", "means MPI here", """
-ampc.distributed.groups._told.clear()
+    ("distributed/_backends.py", "means MPI here", """
+ampc.distributed._backends._told.clear()
 try:
     ampc.distributed.init_process_group("gloo", store=1) #!
 except ValueError:

@@ -220,7 +220,7 @@ def core_stub() -> str:
     text += "    def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, "
     text += "growth_interval: builtins.int, min_scale: builtins.float, max_scale: builtins.float, hysteresis: builtins.int) -> None: ...\n    def update(self, found_inf: Any) -> None: ...\n\n"
     text += "class Ranks:\n    def __init__(self, owner: Any, ops: Any) -> None: ...\n"
-    text += "    def give(self) -> builtins.int: ...\n    def begin_here(self) -> builtins.int: ...\n"
+    text += "".join(f"    def {name}(self) -> builtins.int: ...\n" for name in ("give", "number", "begin_here"))
     text += "".join(f"    def {name}(self) -> None: ...\n" for name in ("begin", "end", "end_here", "unshare"))
     text += "    def share(self, *args: Any) -> None: ...\n"
     text += "".join(f"    def {name}(self, *args: Any) -> builtins.bool: ...\n" for name in ("run", "at_once")) + "\n"

@@ -203,6 +203,7 @@ class Doctor(Watcher):
         self._open: List[End] = []  # of candidates
         self._spans: Deque[Tuple[int, int]] = deque(maxlen=SPANS)  # of values that were not finite: the first byte, and behind the last
         self._held: List[Finding] = []  # candidates of the whole that runs
+        self._extended: List[Finding] = []  # those whose chain has the call that is seen
         self._ear = Ear(self._made, self._loss_is_known, self._settle)
         self._sums = Sums()
         self._values = Values(self._made)
@@ -255,6 +256,7 @@ class Doctor(Watcher):
         addresses = tuple([_C._address(t) for t in inputs if t is not None])
         known = [made.get(a) for a in addresses]
         used = self._used(op, addresses, outputs) if self._open else ()
+        self._extended.clear()
         for out in outputs:
             if not is_judged(out):
                 continue
@@ -412,8 +414,9 @@ class Doctor(Watcher):
         step, last = (call.op, call.location), source.chain[-1][1] if source.chain else call.location
         again = step in source.chain and call.location[0] == last[0] and call.location[1] < last[1]
         source.ended = source.ended or call.running is not None or again
-        if not source.ended and len(source.chain) < MOST and call.op not in COPIES:
+        if not source.ended and len(source.chain) < MOST and call.op not in COPIES and not any(f is source for f in self._extended):
             source.chain.append(step)
+            self._extended.append(source)
 
     def _origin(self, call: Call, infs: bool) -> Finding:
         ranges = [Range(_text(t.dtype), tuple(t.shape), t.amin().item(), t.amax().item()) for t in call.inputs if t.numel()]

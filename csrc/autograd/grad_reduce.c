@@ -209,12 +209,22 @@ FORMULA(nll_loss_backward) {
     DONE;
 }
 
-static T target_of(ac_formula *c) { return ac_c_reshape(&c->scratch, SAVED(1), &c->node->outputs[1].shape); }
+/* The shape of the samples, of which the second result has two numbers each. */
+static ac_dims samples_of(const ac_formula *c) {
+    ac_dims shape = c->node->outputs[1].shape;
+    shape.n--;
+    return shape;
+}
+
+static T target_of(ac_formula *c) {
+    ac_dims samples = samples_of(c);
+    return ac_c_reshape(&c->scratch, SAVED(1), &samples);
+}
 
 /* The weights times the target's distribution over the classes of x, of samples that are not ignored. */
 static T weighted_target(ac_formula *c, const ac_attrs_cross_entropy *a, T x) {
     ac_scratch *s = &c->scratch;
-    ac_dims samples = c->node->outputs[1].shape, column = {.n = x ? x->ndim : 0};
+    ac_dims samples = samples_of(c), column = {.n = x ? x->ndim : 0};
     T target = target_of(c), weight = MAYBE(2);
     if (!x || !target || !weight) return NULL;
     int64_t channel = x->ndim > 1;

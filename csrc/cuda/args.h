@@ -172,7 +172,8 @@ typedef struct {
     ac_gpu_classes of;
     ac_gpu_ref loss, g;
     ac_space g_at;
-    double *lse, *totals, *each; /* each: loss and weight of each sample, or of `n` parts of them */
+    double *lse, *totals, *each; /* lse: largest logit and the logarithm of the sum, each: loss and weight of each
+                                    sample, or of `n` parts of them */
     double *parts;
     int64_t n;
     double smoothing;

@@ -279,8 +279,9 @@ ROWS(layer_norm_backward)
 
 /* -- cross entropy: a row a sample ------------------------------------------------------------------ */
 
-/* The loss of a sample is w (lse - x[target]). Label smoothing takes 1 - s of that, and s / classes of w[c] (lse -
- * x[c]) of every class c: the sum of the latter is around x[target], so that large logits keep their differences. */
+/* The loss of a sample is w (lse - x[target]), where lse has two parts: the largest logit, and the logarithm of the
+ * sum. Label smoothing takes 1 - s of that, and s / classes of w[c] (lse - x[c]) of every class c: the sum of the
+ * latter is around x[target], so that large logits keep their differences. */
 template <class R> DEV void entropy(const ac_gpu_entropy &a) {
     each_row<R>(a.rows, 1, [&](const Row<R> &row) {
         const ac_gpu_rows_of &x = a.rows.in[0];
@@ -294,15 +295,15 @@ template <class R> DEV void entropy(const ac_gpu_entropy &a) {
             R w = weight_of<R>(a.of, p.i);
             weights += w, part += w * (v - from);
         });
-        double sum = e.of_row(row), lse = (double)e.top + log(sum), w = c < 0 ? 0 : weight_of<double>(a.of, c);
-        double loss = w * (lse - (double)named);
+        double rest = log(e.of_row(row)), top = (double)e.top, w = c < 0 ? 0 : weight_of<double>(a.of, c);
+        double loss = w * ((top - (double)named) + rest);
         if (a.smoothing != 0) {
-            double all = row_join(row, (double)weights, Add()), rest = row_join(row, (double)part, Add());
-            loss += a.smoothing * ((all * (lse - (double)from) - rest) / (double)a.rows.n - loss);
+            double all = row_join(row, (double)weights, Add()), others = row_join(row, (double)part, Add());
+            loss += a.smoothing * ((all * ((top - (double)from) + rest) - others) / (double)a.rows.n - loss);
         }
         if (!row.is_first()) return;
         if (c < 0) loss = 0;
-        a.lse[row.r] = lse;
+        a.lse[2 * row.r] = top, a.lse[2 * row.r + 1] = rest;
         if (a.each) a.each[2 * row.r] = loss, a.each[2 * row.r + 1] = w;
         else store_real<double>(a.loss, row.r, loss);
     });
@@ -342,12 +343,12 @@ AC_KERNEL(ac_entropy_join, ac_gpu_entropy) {
 template <class R> DEV void entropy_backward(const ac_gpu_entropy &a) {
     each_row<R>(a.rows, 1, [&](const Row<R> &row) {
         int64_t c = class_of(a.of, row.r);
-        double lse = a.lse[row.r], g = load_real<double>(a.g, space_offset(a.g_at, row.r));
+        double g = load_real<double>(a.g, space_offset(a.g_at, row.r));
         if (a.mean) g /= a.totals[0];
         double hit = c < 0 ? 0 : g * (1 - a.smoothing) * weight_of<double>(a.of, c);
         R even = c < 0 ? 0 : (R)(g * a.smoothing / (double)a.rows.n), take = (R)hit;
         R by = (R)(hit + (a.smoothing == 0 ? 0 : (double)even * a.totals[1]));
-        R top = (R)lse, rest = (R)(lse - (double)top);
+        R top = (R)a.lse[2 * row.r], rest = (R)a.lse[2 * row.r + 1];
         row.template write<1>([&](Element p, R v, R) {
             if (c < 0) return (R)0;
             R y = by * exponential((v - top) - rest);

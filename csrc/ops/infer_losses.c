@@ -67,6 +67,12 @@ int ac_infer_nll_loss_backward(ac_infer *i) {
     return 0;
 }
 
+/* Two numbers for each sample. */
+static ac_dims pairs_of(ac_dims samples) {
+    samples.v[samples.n++] = 2;
+    return samples;
+}
+
 int ac_infer_class_entropy(ac_infer *i) {
     ATTRS(cross_entropy);
     ac_dims scores = ac_shape_of(i->in[0]), target, pair = {1, {2}};
@@ -74,7 +80,7 @@ int ac_infer_class_entropy(ac_infer *i) {
     AC_TRY(check_classes(i, &scores, &target));
     ac_dtype dtype = i->low == AC_NO_DTYPE ? i->in[0]->dtype : (ac_dtype)i->low;
     i->out[0] = (ac_spec){dtype, a->reduction == AC_REDUCE_NONE ? target : (ac_dims){0}, AC_CPU};
-    i->out[1] = (ac_spec){AC_float64, target, AC_CPU};
+    i->out[1] = (ac_spec){AC_float64, pairs_of(target), AC_CPU};
     i->out[2] = (ac_spec){AC_float64, pair, AC_CPU};
     return 0;
 }
@@ -87,6 +93,7 @@ int ac_infer_class_entropy_backward(ac_infer *i) {
     AC_TRY(ac_need_floating(i, X));
     AC_TRY(check_classes(i, &scores, &target));
     AC_TRY(ac_need_shape(i, G, a->reduction == AC_REDUCE_NONE ? &target : &none));
+    target = pairs_of(target);
     AC_TRY(ac_need_shape(i, LSE, &target));
     AC_TRY(ac_need_shape(i, TOTALS, &pair));
     for (int k = LSE; k <= TOTALS; k++)

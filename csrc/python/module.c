@@ -15,6 +15,7 @@
 #include "cpu/loops.h"
 #include "dispatch/fork.h"
 #include "dispatch/lock.h"
+#include "dispatch/waiting.h"
 
 ac_py_state *ac_py;
 
@@ -83,6 +84,7 @@ static PyObject *set_num_threads(PyObject *m, PyObject *n) {
 
 static PyObject *memory(PyObject *m, PyObject *unused) {
     (void)m, (void)unused;
+    ac_compute_waiting(); /* what it holds is no memory of the script's */
     ac_memory_stats s = ac_memory();
     return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "current", (long long)s.current, "peak", (long long)s.peak, "blocks",
                          (long long)s.blocks, "cached", (long long)s.cached, "system_calls", (long long)s.system_calls);

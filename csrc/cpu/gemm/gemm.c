@@ -258,10 +258,11 @@ static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to)
  * 16 of a tile would fall on the same few sets of the first-level cache. One row alone is read as all 16 of its tile:
  * packed it would take 16 times its memory. */
 static bool is_direct(const ac_operand *a, const ac_micro *micro, const ac_cut *cut) {
-    enum { ROW = 2048, COLUMN = 1024 }; /* bytes from one to the next at most */
+    enum { ROW_BYTES = 2048, COLUMN_BYTES = 1024 }; /* from one to the next at most */
     if (cut->kind == AC_PANEL_SPLIT || (cut->kind == AC_PANEL_F32 && a->dtype != AC_float32)) return false;
-    bool whole = a->lanes % AC_LANES == 0, rows = a->k_stride == 1 && a->lane_stride * ac_itemsize(a->dtype) <= ROW,
-         columns = micro->a_like_b && a->lane_stride == 1 && a->k_stride * ac_itemsize(a->dtype) <= COLUMN;
+    bool whole = a->lanes % AC_LANES == 0,
+         rows = a->k_stride == 1 && a->lane_stride * ac_itemsize(a->dtype) <= ROW_BYTES,
+         columns = micro->a_like_b && a->lane_stride == 1 && a->k_stride * ac_itemsize(a->dtype) <= COLUMN_BYTES;
     bool readable = a->lanes == 1 ? a->k_stride == 1 : whole && (rows || columns);
     return readable && a->dtype == a->round && a->k % cut->depth == 0;
 }

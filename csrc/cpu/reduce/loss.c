@@ -140,8 +140,8 @@ int ac_cpu_nll_loss_backward(const ac_run *r) {
 
 /* -- cross entropy ------------------------------------------------------------------------------------ */
 
-/* The loss of a sample is w (lse - x[target]). Label smoothing takes 1 - mix of that, and of w[c] (lse - x[c]) of every
- * class c, mix / classes. */
+/* The loss of a sample is -w log p[target]. Label smoothing takes 1 - mix of that, and of -w[c] log p[c] of every class
+ * c, mix / classes. */
 typedef struct {
     const ac_run *r;
     const ac_attrs_cross_entropy *a;
@@ -175,32 +175,42 @@ static const void *logits(const entropy_call *c, int64_t sample, void *buffer) {
                        buffer);
 }
 
-/* The sum over all classes of w (lse - x). */
-static double even_loss(const entropy_call *c, const void *x, double lse) {
-    ac_total sum = {0, 0};
-    if (!c->weight) {
-        c->loops->fold[AC_FOLD_SUM][c->opmath](c->l.classes, x, 0, &sum);
-        return (double)c->l.classes * lse - sum.f;
-    }
-    for (int64_t j = 0; j < c->l.classes; j++)
-        sum.f += class_weight(c->weight, j) * (lse - ac_read_double(x, ac_opmath_dtype(c->opmath), j));
-    return sum.f;
+static size_t row_room(const entropy_call *c) {
+    return (size_t)(c->l.classes * ac_opmath_bytes(c->opmath)) + AC_ALIGNMENT;
 }
 
+static double fold_classes(const entropy_call *c, ac_fold fold, double start, const void *row) {
+    ac_total total = {.f = start};
+    c->loops->fold[fold][c->opmath](c->l.classes, row, 0, &total);
+    return total.f;
+}
+
+/* The sum over all classes of -w log p. */
+static double even_loss(const entropy_call *c, const void *log_p) {
+    if (!c->weight) return -fold_classes(c, AC_FOLD_SUM, 0, log_p);
+    double sum = 0;
+    for (int64_t j = 0; j < c->l.classes; j++)
+        sum -= class_weight(c->weight, j) * ac_read_double(log_p, ac_opmath_dtype(c->opmath), j);
+    return sum;
+}
+
+/* The largest log p is minus the logarithm of the sum of exponentials: it keeps its digits beside huge logits. */
 static void entropy_rows(void *context, int64_t begin, int64_t end, char *buffer) {
     const entropy_call *c = context;
     double mix = c->a->label_smoothing, *lse = ac_data(c->r->out[1]);
+    char *log_p = buffer + row_room(c);
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
         int64_t class;
         double w = sample_weight(&c->l, c->target, c->weight, c->a->ignore_index, i, &class);
+        double *each = &c->each[2 * i];
+        each[0] = lse[2 * i] = lse[2 * i + 1] = 0, each[1] = w;
+        if (class == c->a->ignore_index) continue;
         const void *x = logits(c, i, buffer);
-        double all = c->loops->logsumexp[c->opmath](c->l.classes, x), loss = 0;
-        lse[i] = all == INFINITY ? NAN : all; /* the logarithms of all shares are nan, or nan and -inf */
-        if (class != c->a->ignore_index) {
-            loss = w * (lse[i] - ac_read_double(x, ac_opmath_dtype(c->opmath), class));
-            if (mix != 0) loss = (1 - mix) * loss + mix / (double)c->l.classes * even_loss(c, x, lse[i]);
-        }
-        c->each[2 * i] = loss, c->each[2 * i + 1] = w;
+        c->loops->log_softmax[c->opmath](c->l.classes, x, log_p);
+        lse[2 * i] = fold_classes(c, AC_FOLD_MAX, -INFINITY, x);
+        lse[2 * i + 1] = -fold_classes(c, AC_FOLD_MAX, -INFINITY, log_p);
+        each[0] = -w * ac_read_double(log_p, ac_opmath_dtype(c->opmath), class);
+        if (mix != 0) each[0] = (1 - mix) * each[0] + mix / (double)c->l.classes * even_loss(c, log_p);
     }
 }
 
@@ -212,10 +222,6 @@ static int check_targets(const entropy_call *c) {
         if (w < 0 && (class < 0 || class >= c->l.classes)) return -1;
     }
     return 0;
-}
-
-static size_t row_room(const entropy_call *c) {
-    return (size_t)(c->l.classes * ac_opmath_bytes(c->opmath)) + AC_ALIGNMENT;
 }
 
 static void join_losses(const entropy_call *c, int64_t n) {
@@ -238,7 +244,7 @@ int ac_cpu_class_entropy(const ac_run *r) {
     size_t bytes = (size_t)(2 * n + 1) * sizeof(double);
     c.each = ac_alloc(bytes);
     if (!c.each) return -1;
-    int failed = ac_for_range_with(n, AC_GRAIN_SLOW / (c.l.classes + 1), row_room(&c), entropy_rows, &c);
+    int failed = ac_for_range_with(n, AC_GRAIN_SLOW / (c.l.classes + 1), 2 * row_room(&c), entropy_rows, &c);
     if (!failed) join_losses(&c, n);
     ac_free(c.each, bytes);
     return failed;
