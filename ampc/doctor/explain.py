@@ -115,7 +115,7 @@ class Explain(Watcher):
     def _product(self, op: str, floats: list, outputs: tuple, low: Any) -> None:
         shape, size = _product_sizes(op, floats, outputs[0]), multiplications(op, floats, outputs)
         why = self._obstacle(shape, size, floats, low)
-        if low is not None:
+        if low is not None or op.startswith("flash_attention"):  # which takes 16 bits alone, cast before
             self.multiplications[0] += size
             self.multiplications[1] += size if TILES in why else 0
             self.multiplications[2] = max(self.multiplications[2], size)

@@ -266,7 +266,7 @@ static T adaptive_avg_pool(ac_scratch *s, T const *in, const ac_attrs_parts *a, 
     ac_attrs_means m = {.stride = {1, {1}}, .padding = {1, {0}}, .adaptive = 1};
     ac_dims last = {.n = nd};
     NEED(part_sizes(what, in[0], &a->size, nd, &m.kernel));
-    bool whole = ac_is_floating(in[0]->dtype) && in[0]->numel > 0;
+    bool whole = ac_device_of(in[0]) == AC_CPU && ac_is_floating(in[0]->dtype) && in[0]->numel > 0; /* a reduction */
     for (int64_t d = 0; d < nd; d++) whole = whole && m.kernel.v[d] == 1, last.v[d] = in[0]->ndim - nd + d;
     if (whole) return ac_c_mean(s, in[0], &last, true);
     for (int64_t d = 0; d < nd; d++) {
