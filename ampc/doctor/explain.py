@@ -13,6 +13,7 @@ from ._watcher import Watcher
 TILES = "tiles"
 COPIES = {"used": "reused", "packed": "made", "renewed": "renewed by an optimizer", "refused": "not kept for lack of memory"}
 MOST = 25  # operators that are shown
+CAST_BEFORE = ("flash_attention", "flash_attention_backward")  # products in 16 bits that autocast does not cast for
 SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
 
 
@@ -88,7 +89,9 @@ class Explain(Watcher):
         entry = self._ran.setdefault((op, dtype, reason), [0, 0])
         entry[0] += 1
         entry[1] += nanoseconds / 1e9
-        if self._category.get(op) == "low":
+        if op in CAST_BEFORE:
+            self._product(op, floats, outputs, floats[0].dtype)
+        elif self._category.get(op) == "low":
             self._product(op, floats, outputs, low)
 
     def _cast(self, source: Any, target: Any, nanoseconds: int) -> None:
@@ -115,7 +118,7 @@ class Explain(Watcher):
     def _product(self, op: str, floats: list, outputs: tuple, low: Any) -> None:
         shape, size = _product_sizes(op, floats, outputs[0]), multiplications(op, floats, outputs)
         why = self._obstacle(shape, size, floats, low)
-        if low is not None or op.startswith("flash_attention"):  # which takes 16 bits alone, cast before
+        if low is not None:
             self.multiplications[0] += size
             self.multiplications[1] += size if TILES in why else 0
             self.multiplications[2] = max(self.multiplications[2], size)
