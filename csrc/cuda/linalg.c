@@ -10,7 +10,8 @@ static ac_tensor *brought(const ac_tensor *from, ac_device to) {
     ac_attrs_to_device a = {to, 0};
     ac_tensor *copy = ac_tensor_new_on(to, from->dtype, &shape), *in[1] = {(ac_tensor *)(uintptr_t)from},
               *out[1] = {copy};
-    ac_run move = {AC_OP_to_device, in, 1, &a, out, 1, from->dtype, NULL, false};
+    ac_run move = {
+        .op = AC_OP_to_device, .in = in, .n_in = 1, .attrs = &a, .out = out, .n_out = 1, .compute = from->dtype};
     if (copy && ac_cuda_to_device(&move) < 0) ac_tensor_clear(&copy);
     return copy;
 }
@@ -18,7 +19,8 @@ static ac_tensor *brought(const ac_tensor *from, ac_device to) {
 static int back(ac_tensor *to, ac_tensor *from) {
     ac_attrs_to_device a = {ac_device_of(to), 0};
     ac_tensor *in[1] = {from}, *out[1] = {to};
-    ac_run move = {AC_OP_to_device, in, 1, &a, out, 1, to->dtype, NULL, false};
+    ac_run move = {
+        .op = AC_OP_to_device, .in = in, .n_in = 1, .attrs = &a, .out = out, .n_out = 1, .compute = to->dtype};
     return ac_cuda_to_device(&move);
 }
 

@@ -131,7 +131,8 @@ static ac_tensor *dense_images(const convolution *c, const ac_tensor *t, int64_t
 static int multiply(const convolution *c, ac_tensor *a, ac_tensor *b, ac_tensor *out, bool add) {
     ac_tensor *in[2] = {a, b}, *to[1] = {out};
     ac_attrs_product plain = {AC_NO_DTYPE};
-    ac_run product = {AC_OP_bmm, in, 2, &plain, to, 1, c->dtype, NULL, add};
+    ac_run product = {
+        .op = AC_OP_bmm, .in = in, .n_in = 2, .attrs = &plain, .out = to, .n_out = 1, .compute = c->dtype, .add = add};
     return a && b && out ? ac_cuda_bmm(&product) : -1;
 }
 
@@ -144,7 +145,7 @@ static int add_bias(const convolution *c, ac_tensor *to, ac_tensor *sums, int64_
     ac_tensor *wide = seen(c->bias, g * c->outer, size, stride);
     ac_tensor *in[2] = {sums, wide}, *out[1] = {to};
     ac_attrs_alpha one = {{AC_INT, {1}}};
-    ac_run add = {AC_OP_add, in, 2, &one, out, 1, sums->dtype, NULL, false};
+    ac_run add = {.op = AC_OP_add, .in = in, .n_in = 2, .attrs = &one, .out = out, .n_out = 1, .compute = sums->dtype};
     int failed = wide ? ac_cuda_pointwise(&add) : -1;
     ac_tensor_clear(&wide);
     return failed;

@@ -108,7 +108,7 @@ static int compute_apart(const ac_op_call *c, ac_tensor *target) {
     ac_op_call apart = *c;
     apart.out = made;
     AC_TRY(ac_call_compute(&apart));
-    ac_run copy = {AC_OP_clone, made, 1, NULL, &target, 1, AC_float32, NULL, false};
+    ac_run copy = {.op = AC_OP_clone, .in = made, .n_in = 1, .out = &target, .n_out = 1, .compute = AC_float32};
     int failed = ac_run_kernel(&copy);
     ac_release_results(&apart);
     return failed;
@@ -118,7 +118,13 @@ static int compute_into(const ac_op_call *c, const ac_infer *meta, ac_tensor *ta
     double scaled = ac_any_scaled ? ac_scaled_after(c->op, c->in, c->n_in, target) : NAN;
     int failed;
     if (writes_directly(c, target)) {
-        ac_run direct = {c->op, c->in, c->n_in, c->attrs, &target, 1, meta->compute, NULL, false};
+        ac_run direct = {.op = c->op,
+                         .in = c->in,
+                         .n_in = c->n_in,
+                         .attrs = c->attrs,
+                         .out = &target,
+                         .n_out = 1,
+                         .compute = meta->compute};
         failed = ac_run_kernel(&direct);
     } else failed = compute_apart(c, target);
     ac_wrote(target); /* perhaps in part, when it was interrupted */
@@ -226,7 +232,14 @@ int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
     AC_TRY(ac_settle_all(in, n_in));
     AC_TRY(ac_settle(target));
     AC_TRY(prepare(&c, target, &meta));
-    ac_run run = {op, in, n_in, attrs, &target, 1, meta.compute, NULL, true};
+    ac_run run = {.op = op,
+                  .in = in,
+                  .n_in = n_in,
+                  .attrs = attrs,
+                  .out = &target,
+                  .n_out = 1,
+                  .compute = meta.compute,
+                  .add = true};
     int64_t begin = ac_observation_begins();
     int failed = ac_run_product(&run);
     ac_wrote(target);

@@ -53,7 +53,7 @@ int ac_run_product(ac_run *run) {
 }
 
 int ac_run_into(ac_op op, ac_tensor *t, const void *attrs, ac_tensor *target) {
-    ac_run run = {op, &t, 1, attrs, &target, 1, AC_float32, NULL, false};
+    ac_run run = {.op = op, .in = &t, .n_in = 1, .attrs = attrs, .out = &target, .n_out = 1, .compute = AC_float32};
     double scaled = ac_any_scaled ? ac_scaled_after(op, &t, 1, target) : NAN;
     int failed = ac_run_kernel(&run);
     ac_wrote(target); /* perhaps in part, when it was interrupted */
@@ -106,7 +106,13 @@ static int compute_there(const ac_op_call *c, ac_device device) {
     int failed = allocate(c, &meta, device);
     if (!failed) {
         ac_source *rest = NULL;
-        ac_run run = {c->op, c->operands, c->n_in, c->attrs, c->out, meta.n_out, meta.compute, NULL, false};
+        ac_run run = {.op = c->op,
+                      .in = c->operands,
+                      .n_in = c->n_in,
+                      .attrs = c->attrs,
+                      .out = c->out,
+                      .n_out = meta.n_out,
+                      .compute = meta.compute};
         run.rest = ac_may_wait(c) ? &rest : NULL;
         failed = ac_run_product(&run);
         if (rest && !failed) ac_let_wait(c, rest);

@@ -85,7 +85,7 @@ int ac_infer_flash_attention_backward(ac_infer *i) {
     ATTRS(flash_attention_backward);
     AC_TRY(check(i, 1));
     ac_dims y = ac_shape_of(i->in[1]), sums = y, scores = y;
-    int last = y.n - 1;
+    int64_t last = y.n - 1;
     y.v[last] = i->in[3]->shape[last], scores.v[last] = i->in[2]->shape[last - 1], sums.n--;
     AC_TRY(ac_need_same_dtype(i, 0, 1));
     AC_TRY(ac_need_same_dtype(i, 1, 5));

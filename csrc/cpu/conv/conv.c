@@ -53,7 +53,14 @@ static void unfold_from(convolution *c, const ac_tensor *x, int64_t n, int64_t g
 static int multiply(const convolution *c, ac_tensor *a, ac_tensor *b, ac_tensor *out, bool add) {
     ac_tensor *in[2] = {a, b}, *to[1] = {out};
     ac_attrs_product plain = {AC_NO_DTYPE};
-    ac_run product = {AC_OP_mm, in, 2, &plain, to, 1, c->r->compute, NULL, add};
+    ac_run product = {.op = AC_OP_mm,
+                      .in = in,
+                      .n_in = 2,
+                      .attrs = &plain,
+                      .out = to,
+                      .n_out = 1,
+                      .compute = c->r->compute,
+                      .add = add};
     return ac_cpu_mm(&product);
 }
 

@@ -114,10 +114,31 @@ KERNEL(run_bf16, PLAIN_STEPS, DOT_BF16)
 KERNEL(run_fp16, PLAIN_STEPS, DOT_FP16)
 KERNEL(run_split, SPLIT_STEPS, DOT_BF16)
 
-const ac_micro ac_micro_amx_bf16 = {
-    "amx_bf16", AC_WAY_micro_amx_bf16, AC_PANEL_BF16, AC_ISA_AMX_BF16, 2, 2, false, begin, end, run_bf16};
-const ac_micro ac_micro_amx_fp16 = {
-    "amx_fp16", AC_WAY_micro_amx_fp16, AC_PANEL_F16, AC_ISA_AMX_FP16, 2, 2, false, begin, end, run_fp16};
-const ac_micro ac_micro_amx_split = {
-    "amx_split", AC_WAY_micro_amx_split, AC_PANEL_SPLIT, AC_ISA_AMX_BF16, 2, 2, false, begin, end, run_split};
+const ac_micro ac_micro_amx_bf16 = {.name = "amx_bf16",
+                                    .way = AC_WAY_micro_amx_bf16,
+                                    .kind = AC_PANEL_BF16,
+                                    .isa = AC_ISA_AMX_BF16,
+                                    .a = 2,
+                                    .b = 2,
+                                    .begin = begin,
+                                    .end = end,
+                                    .run = run_bf16};
+const ac_micro ac_micro_amx_fp16 = {.name = "amx_fp16",
+                                    .way = AC_WAY_micro_amx_fp16,
+                                    .kind = AC_PANEL_F16,
+                                    .isa = AC_ISA_AMX_FP16,
+                                    .a = 2,
+                                    .b = 2,
+                                    .begin = begin,
+                                    .end = end,
+                                    .run = run_fp16};
+const ac_micro ac_micro_amx_split = {.name = "amx_split",
+                                     .way = AC_WAY_micro_amx_split,
+                                     .kind = AC_PANEL_SPLIT,
+                                     .isa = AC_ISA_AMX_BF16,
+                                     .a = 2,
+                                     .b = 2,
+                                     .begin = begin,
+                                     .end = end,
+                                     .run = run_split};
 #endif

@@ -77,8 +77,20 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
 KERNEL(run_f32, FMA_F32)
 KERNEL(run_bf16, DOT_BF16)
 
-const ac_micro ac_micro_avx512 = {"avx512", AC_WAY_micro_avx512, AC_PANEL_F32, AC_ISA_AVX512, 1, 3, true, NULL, NULL,
-                                  run_f32};
-const ac_micro ac_micro_avx512_bf16 = {
-    "avx512_bf16", AC_WAY_micro_avx512_bf16, AC_PANEL_BF16, AC_ISA_AVX512_BF16, 1, 3, true, NULL, NULL, run_bf16};
+const ac_micro ac_micro_avx512 = {.name = "avx512",
+                                  .way = AC_WAY_micro_avx512,
+                                  .kind = AC_PANEL_F32,
+                                  .isa = AC_ISA_AVX512,
+                                  .a = 1,
+                                  .b = 3,
+                                  .writes_results = true,
+                                  .run = run_f32};
+const ac_micro ac_micro_avx512_bf16 = {.name = "avx512_bf16",
+                                       .way = AC_WAY_micro_avx512_bf16,
+                                       .kind = AC_PANEL_BF16,
+                                       .isa = AC_ISA_AVX512_BF16,
+                                       .a = 1,
+                                       .b = 3,
+                                       .writes_results = true,
+                                       .run = run_bf16};
 #endif
