@@ -39,7 +39,7 @@ PRODUCTS = [
     case("product", product, "product_k_blocks", m=20, k=Border("product_k_blocks", 16, 4096, 16), n=20),
     case("product, deep", product, "product_spans", m=20, k=6200, n=20, backward=False),
     case("product", product, "product_threads", threads=2, m=160, k=Border("product_threads", 64, 512, 32), n=256),
-    case("product", product, "product_smaller_blocks", threads=2, m=384, k=200, n=384),
+    case("product", product, "product_smaller_blocks", threads=2, m=320, k=80, n=320),
     case("product", product, "product_blocks", m=40, k=24, n=Border("product_blocks", 32, 16384, 32), backward=False),
     case("product", product, "", m=530, k=40, n=24),
     case("product, batch", product, "product_batch_dealt", batch=6, m=24, k=20, n=18),
