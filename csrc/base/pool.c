@@ -5,25 +5,13 @@
 #include "base/pool.h"
 
 #include "base/machine.h"
+#include "base/wait.h"
 #include "base/ways.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-
-#if defined(__linux__)
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#endif
-
-#if defined(__x86_64__)
-#define RELAX() __builtin_ia32_pause()
-#else
-#define RELAX() ((void)0)
-#endif
 
 /* How often workers spin for the next job, and the caller for workers that have not finished theirs. Then a worker
  * lingers: it spins until LINGER_US have passed, and sleeps. Waking a worker takes longer than an operator of a small
@@ -61,29 +49,12 @@ static struct {
     _Atomic int running; /* workers started */
 } pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .start = PTHREAD_MUTEX_INITIALIZER};
 
-static void sleep_on(_Atomic uint32_t *word, uint32_t seen) {
-#if defined(__linux__)
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-#else
-    (void)word, (void)seen;
-    (void)usleep(50);
-#endif
-}
-
-static void wake(_Atomic uint32_t *word, int threads) {
-#if defined(__linux__)
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
-#else
-    (void)word, (void)threads;
-#endif
-}
-
 /* -- interruption ------------------------------------------------------------------------------ */
 
-enum { POLL_MS = 50 };
+enum { POLL_US = 50000 };
 
 int (*ac_stop_hook)(void);
-static _Thread_local int64_t asked_at; /* when this thread last asked, in ms */
+static _Thread_local int64_t asked_at; /* when this thread last asked */
 static _Thread_local bool stopped;
 static _Thread_local int holds;
 
@@ -91,11 +62,10 @@ void ac_poll_hold(void) { holds++; }
 void ac_poll_release(void) { holds--; }
 
 int ac_poll(void) {
-    struct timespec t;
     if (stopped) return 1;
-    if (!ac_stop_hook || holds || clock_gettime(CLOCK_MONOTONIC, &t) != 0) return 0;
-    int64_t now = t.tv_sec * 1000 + t.tv_nsec / 1000000;
-    if (now - asked_at < POLL_MS) return 0;
+    if (!ac_stop_hook || holds) return 0;
+    int64_t now = ac_microseconds();
+    if (now - asked_at < POLL_US) return 0;
     asked_at = now;
     stopped = ac_stop_hook() != 0;
     return stopped;
@@ -134,24 +104,19 @@ static void run_chunks(job *j, int thread) {
 
 static uint32_t newest_job(void) { return atomic_load_explicit(&pool.posted, memory_order_acquire); }
 
-static int64_t microseconds(void) {
-    struct timespec t;
-    return clock_gettime(CLOCK_MONOTONIC, &t) == 0 ? t.tv_sec * 1000000 + t.tv_nsec / 1000 : 0;
-}
-
 static void linger(uint32_t seen) {
     if (atomic_load(&pool.running) >= ac_this_machine()->cores) return;
-    int64_t until = microseconds() + LINGER_US;
-    while (newest_job() == seen && microseconds() < until)
-        for (int i = 0; i < SPINS / 32 && newest_job() == seen; i++) RELAX();
+    int64_t until = ac_microseconds() + LINGER_US;
+    while (newest_job() == seen && ac_microseconds() < until)
+        for (int i = 0; i < SPINS / 32 && newest_job() == seen; i++) AC_PAUSE();
 }
 
 static uint32_t wait_for_job(uint32_t seen) {
-    for (int i = 0; i < SPINS && newest_job() == seen; i++) RELAX();
+    for (int i = 0; i < SPINS && newest_job() == seen; i++) AC_PAUSE();
     if (newest_job() == seen) linger(seen);
     if (newest_job() != seen) return newest_job();
     atomic_fetch_add(&pool.sleepers, 1);
-    while (atomic_load(&pool.posted) == seen) sleep_on(&pool.posted, seen);
+    while (atomic_load(&pool.posted) == seen) ac_sleep_on(&pool.posted, seen, 0, false);
     atomic_fetch_sub(&pool.sleepers, 1);
     return atomic_load(&pool.posted);
 }
@@ -169,7 +134,7 @@ static void *worker(void *unused) {
             int thread = 1 + atomic_fetch_add(&j->joined, 1);
             if (thread <= j->workers) run_chunks(j, thread);
         }
-        if (atomic_fetch_sub(&j->active, 1) == 1 && atomic_load(&j->awaited)) wake(&j->active, 1);
+        if (atomic_fetch_sub(&j->active, 1) == 1 && atomic_load(&j->awaited)) ac_wake(&j->active, 1, false);
     }
     return NULL;
 }
@@ -225,10 +190,10 @@ static void run_alone(int64_t chunks, ac_chunk_fn fn, void *context) {
 static void await_workers(job *j) {
     for (int i = 0; i < SPINS_AT_END; i++) {
         if (atomic_load(&j->active) == 0) return;
-        RELAX();
+        AC_PAUSE();
     }
     atomic_store(&j->awaited, true);
-    for (uint32_t left; (left = atomic_load(&j->active)) > 0;) sleep_on(&j->active, left);
+    for (uint32_t left; (left = atomic_load(&j->active)) > 0;) ac_sleep_on(&j->active, left, 0, false);
     atomic_store(&j->awaited, false);
 }
 
@@ -248,7 +213,7 @@ void ac_parallel(int64_t chunks, int most, ac_chunk_fn fn, void *context) {
     atomic_store(&j->joined, 0);
     atomic_store(&pool.open, true);
     atomic_fetch_add(&pool.posted, 1);
-    if (atomic_load(&pool.sleepers) > 0) wake(&pool.posted, j->workers);
+    if (atomic_load(&pool.sleepers) > 0) ac_wake(&pool.posted, j->workers, false);
     run_chunks(j, 0);
     atomic_store(&pool.open, false);
     await_workers(j);
