@@ -137,6 +137,7 @@ FILES ?= 10000000# damaged files that `load` is given
 soak: $(VENV)/installed
 	$(call build,thread)
 	$(MAKE) -C tests/c SET=thread
+	$(MAKE) test
 	$(MAKE) levels
 	$(MAKE) coverage
 	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py test_fork.py test_missing_memory.py test_serialization.py test_opinfo.py test_distributed_training.py

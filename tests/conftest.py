@@ -29,6 +29,7 @@ def pytest_addoption(parser):
     parser.addoption("--device", default="cpu", choices=("cpu", *SIMULATORS, "cuda"),
                      help="where tensors are made: the CPU, the simulated GPU of tests/cuda_sim, the one of tests/cuda_ptx, or a real one")
     parser.addoption("--share", type=int, default=1, metavar="N", help="one in N of the tests, drawn by the run's seed")
+    parser.addoption("--cases", type=int, default=1, metavar="N", help="all tests, with one in N of the cases of each, drawn by the run's seed")
 
 
 def pytest_configure(config):
@@ -49,13 +50,18 @@ def pytest_report_header():
 
 
 def draw(config, items):
-    """Leaves one in so many of the tests as --share says; each process of a run draws the same."""
+    """Leaves what --share and --cases say; each process of a run draws the same."""
     import references
 
     numbers = random.Random(references.DRAWN)
-    drawn = [numbers.random() * config.getoption("--share") < 1 for _ in items]
-    config.hook.pytest_deselected(items=[item for item, stays in zip(items, drawn) if not stays])
-    items[:] = [item for item, stays in zip(items, drawn) if stays]
+    tests = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    cases = config.getoption("--cases")
+    drawn = {item for test in tests.values() for item in numbers.sample(test, -(-len(test) // cases))}
+    stays = [item in drawn and numbers.random() * config.getoption("--share") < 1 for item in items]
+    config.hook.pytest_deselected(items=[item for item, stay in zip(items, stays) if not stay])
+    items[:] = [item for item, stay in zip(items, stays) if stay]
 
 
 def pytest_collection_modifyitems(config, items):

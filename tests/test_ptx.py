@@ -68,14 +68,23 @@ def test_the_program_says_what_it_refuses(tmp_path):
     assert done.returncode == 1 and "a.ptx: not translated: line 13, in k: frobnicate" in done.stderr
 
 
-@pytest.mark.cpu
-def test_a_share_of_the_tests_is_drawn_by_the_seed():
-    def drawn(seed):
-        command = [sys.executable, "-m", "pytest", "-c", "../pyproject.toml", "--rootdir", ".", "-q", "--collect-only", "--share", "4", "test_ptx.py"]
-        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, env={**os.environ, "AMPC_TEST_SEED": seed})
-        return [line for line in done.stdout.splitlines() if "::" in line]
+def collected(*options, seed="1"):
+    command = [sys.executable, "-m", "pytest", "-c", "../pyproject.toml", "--rootdir", ".", "-q", "--collect-only", *options, "test_ptx.py"]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, env={**os.environ, "AMPC_TEST_SEED": seed})
+    return [line for line in done.stdout.splitlines() if "::" in line]
 
-    assert drawn("1") == drawn("1") != drawn("2") and 10 < len(drawn("1")) < 50
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("option", ["--share", "--cases"])
+def test_tests_are_drawn_by_the_seed(option):
+    drawn = collected(option, "4")
+    assert drawn == collected(option, "4") != collected(option, "4", seed="2")
+    assert 10 < len(drawn) < len(collected()) / 2
+
+
+@pytest.mark.cpu
+def test_a_case_of_each_test_is_drawn():
+    assert {case.split("[")[0] for case in collected("--cases", "1000")} == {case.split("[")[0] for case in collected()}
 
 
 # -- kernels by hand --------------------------------------------------------------------------------------------------------
