@@ -22,7 +22,10 @@ for _alias, _row in ALIASES.items():
         if _row + _end in _C._functions:
             globals()[_alias + _end] = _C._functions[_row + _end]
 
-__all__ = sorted({op["python"] for op in _C.op_table() if op["home"] & _FUNCTION})
+_TABLE = _C.op_table()
+SHOWN = {op["name"]: op["shown"] for op in _TABLE}  # what reports call the rows: of private ones, the public function that they compute
+
+__all__ = sorted({op["python"] for op in _TABLE if op["home"] & _FUNCTION})
 __all__ += [name + "_" for name in __all__ if name + "_" in _C._functions]
 __all__ += [alias + end for alias, row in ALIASES.items() for end in ("", "_") if row + end in _C._functions]
 

@@ -1058,3 +1058,4 @@ trapz = trapezoid
 true_divide = div
 true_divide_ = div_
 ALIASES: Dict[builtins.str, builtins.str]
+SHOWN: Dict[builtins.str, builtins.str]

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from . import _C
 from ._missing import closest
 from ._ops import ALIASES as OTHER_NAMES
+from ._ops import SHOWN
 
 CATEGORIES = ("keep", "16-bit", "float32", "widest", "refused")  # as csrc/ops/op.h numbers them
 ALIASES = {"matmul": ("mm", "bmm", "matmul", "mv"), "conv1d": ("convolution",), "conv2d": ("convolution",), "conv3d": ("convolution",),
@@ -137,7 +138,7 @@ def _operators(op: str, category: str) -> List[str]:
     if category not in CATEGORIES:
         raise ValueError(f"CastPolicy: operator {op!r} is given {category!r}; expected one of {', '.join(CATEGORIES)}")
     known, op = _categories(), OTHER_NAMES.get(op, op)
-    names = [r for r in ALIASES.get(op, (op,)) if r in known] or [r["name"] for r in _C.op_table() if r["python"].lstrip("_") == op]
+    names = [r for r in ALIASES.get(op, (op,)) if r in known] or [row for row, shown in SHOWN.items() if shown == op]
     if not names:
         near = closest(op, known, 0.6)
         raise ValueError(f"CastPolicy: there is no operator {op!r}" + (f"; did you mean {near!r}?" if near else ""))
@@ -168,7 +169,8 @@ def load(path: Any) -> CastPolicy:
 
 def diff(a: CastPolicy, b: CastPolicy) -> List[Difference]:
     """The differences of two policies, operators first."""
-    found = [Difference("operator", op, CATEGORIES[x], CATEGORIES[y]) for op, x, y in zip(_categories(), a._table, b._table) if x != y]
+    found = [Difference("operator", SHOWN[op], CATEGORIES[x], CATEGORIES[y]) for op, x, y in zip(_categories(), a._table, b._table) if x != y]
+    found = list(dict.fromkeys(found))  # a function may have several rows
     patterns = dict.fromkeys([*a.modules, *b.modules])
     return found + [Difference("module", p, a.modules.get(p), b.modules.get(p)) for p in patterns if a.modules.get(p) != b.modules.get(p)]
 

@@ -22,9 +22,9 @@ def same(call: Callable[[Any], Any]) -> None:
     def run(lib: Any) -> Any:
         try:
             y = call(lib)
+            values = np.array(y.double().tolist() if hasattr(y, "double") else y)  # where a GPU tells of bad indices
         except Exception as error:
             return type(error)
-        values = np.array(y.double().tolist() if hasattr(y, "double") else y)
         return values, str(getattr(y, "dtype", "")).split(".")[-1]
 
     theirs, ours = run(torch), run(ampc)

@@ -80,6 +80,15 @@ def test_a_value_that_is_not_finite_spoils_its_channel_alone():
     assert mean.isinf().tolist() == [False, True, False] and var.isnan().tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("norm", [lambda x, w: F.batch_norm(x, None, None, w, w, True), lambda x, w: F.group_norm(x, 2, w, w)], ids=["batch_norm", "group_norm"])
+@pytest.mark.parametrize("shape", [(2, 4, 0), (0, 4, 3), (0, 4)], ids=str)
+def test_norms_of_no_values(norm, shape):
+    x, w = ampc.zeros(shape, device="cuda", requires_grad=True), ampc.ones(4, device="cuda", requires_grad=True)
+    y = norm(x, w)
+    y.sum().backward()
+    assert y.shape == x.grad.shape == shape and w.grad.tolist() == [0.0] * 4
+
+
 def batch_norm_step(shape, dtype=ampc.float16, training=True, layout=None):
     x, g, w, b = drawn(*shape, dtype=dtype, layout=layout), drawn(*shape, dtype=dtype), drawn(shape[1]), drawn(shape[1])
     mean, var = ampc.zeros(shape[1]), ampc.ones(shape[1])

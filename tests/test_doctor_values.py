@@ -4,17 +4,16 @@ values that a skipped step has spoiled. Beside each case stand those that look l
 import warnings
 
 import pytest
-from where import ON_GPU
+from where import DEVICE
 
 import ampc
 from ampc import doctor, nn
 from ampc.amp import GradScaler
 from ampc.doctor import guard
 
-pytestmark = pytest.mark.skipif(ON_GPU, reason="written for the CPU's default device")
 HALF, BRAIN = ampc.float16, ampc.bfloat16
-IDS = ampc.tensor([3001, 3002, 3003, 3004])
-STEPS = ampc.tensor([901, 902, 903, 904])
+IDS = ampc.tensor([3001, 3002, 3003, 3004], device=DEVICE)
+STEPS = ampc.tensor([901, 902, 903, 904], device=DEVICE)
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +40,7 @@ def embedding(t):
 
 def by_product(low):
     positions, frequency = ampc.arange(1024).float(), ampc.tensor([1.0, 0.1])
-    with ampc.autocast("cpu", dtype=BRAIN, enabled=low):
+    with ampc.autocast(DEVICE, dtype=BRAIN, enabled=low):
         angles = positions[:, None] @ frequency[None]
     return angles.float().cos()
 
@@ -83,7 +82,7 @@ def test_counts(what):
     assert told(work) == (["count-too-coarse"] if wrong else [])
 
 
-T = ampc.linspace(0.5, 1, 64)
+T = ampc.linspace(0.5, 1, 64, device=DEVICE)
 DIFFERENCES = {
     "a slope": (lambda: (ampc.tanh((T + 1e-3).half()) - ampc.tanh(T.half())) / 1e-3, True),
     "in float32 then": (lambda: (ampc.tanh((T + 1e-3).half()) - ampc.tanh(T.half())).float() * 1000, True),
@@ -214,8 +213,8 @@ def climbing(climb, scale=512.0, step=False):
     """A sharpness-aware step: the parameters go where ``climb`` says."""
     ampc.manual_seed(0)
     model = nn.Linear(8, 2)
-    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), GradScaler("cpu", init_scale=scale)
-    with ampc.autocast("cpu", dtype=HALF):
+    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), GradScaler(DEVICE, init_scale=scale)
+    with ampc.autocast(DEVICE, dtype=HALF):
         loss = nn.functional.cross_entropy(model(ampc.randn(16, 8)).float(), ampc.arange(16) % 2)
     scaler.scale(loss).backward()
     if step:
@@ -252,11 +251,11 @@ def test_updates_by_hand(what):
 def running(update, scale=2.0**40, steps=30):
     """Training whose first steps are skipped, with a value that runs along."""
     model = nn.Linear(8, 2)
-    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.01), GradScaler("cpu", init_scale=scale)
+    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.01), GradScaler(DEVICE, init_scale=scale)
     value = ampc.ones(())
     for _ in range(steps):
         optimizer.zero_grad()
-        with ampc.autocast("cpu", dtype=HALF):
+        with ampc.autocast(DEVICE, dtype=HALF):
             loss = nn.functional.cross_entropy(model(ampc.randn(16, 8)).float(), ampc.arange(16) % 2)
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
@@ -296,14 +295,14 @@ def test_a_function_that_computes_again(enabled, wrong):
         @staticmethod
         def backward(ctx, grad):
             x = ctx.saved_tensors[0].detach().requires_grad_()
-            with ampc.enable_grad(), ampc.autocast("cpu", dtype=BRAIN, enabled=enabled):
+            with ampc.enable_grad(), ampc.autocast(DEVICE, dtype=BRAIN, enabled=enabled):
                 out = ctx.layer(x)
             ampc.autograd.backward(out, grad.to(out.dtype))
             return None, x.grad
 
     def work():
         x, layer = ampc.randn(4, 8, requires_grad=True), nn.Linear(8, 8)
-        with ampc.autocast("cpu", dtype=BRAIN):
+        with ampc.autocast(DEVICE, dtype=BRAIN):
             loss = Again.apply(layer, x).float().sum()
         loss.backward()
 
@@ -313,7 +312,7 @@ def test_a_function_that_computes_again(enabled, wrong):
 def test_a_checkpoint_of_ours_is_no_other_precision():
     def work():
         x, layer = ampc.randn(4, 8, requires_grad=True), nn.Linear(8, 8)
-        with ampc.autocast("cpu", dtype=BRAIN):
+        with ampc.autocast(DEVICE, dtype=BRAIN):
             loss = ampc.utils.checkpoint.checkpoint(layer, x, use_reentrant=True).float().sum()
         loss.backward()
 
@@ -351,7 +350,7 @@ def test_a_transposed_parameter_is_a_parameter():
         warnings.simplefilter("ignore")
         for _ in range(2):
             optimizer.zero_grad()
-            with ampc.autocast("cpu", dtype=BRAIN):
+            with ampc.autocast(DEVICE, dtype=BRAIN):
                 scores = users(ampc.arange(3)) @ items.weight.t()
             (scores.float() - ampc.tensor([0.0, 0.2, 0.2, 0.2, 0.2, 0.2]).log()).logsumexp(1).sum().backward()
             optimizer.step()
@@ -362,7 +361,7 @@ def test_tensors_without_values_are_not_judged():
     with doctor() as d, ampc.device("meta"):
         layer, number, whole = nn.Linear(4, 4).half(), ampc.tensor(0.9999, dtype=HALF), ampc.arange(5000)
         assert layer(ampc.empty(2, 4, dtype=HALF)).is_meta and (1 - number).is_meta and whole.half().sin().is_meta
-        with ampc.autocast("cpu", dtype=BRAIN):
+        with ampc.autocast(DEVICE, dtype=BRAIN):
             assert (ampc.ones(4, 1) @ ampc.ones(1, 4)).is_meta
         assert nn.functional.cross_entropy(ampc.ones(4, 3), ampc.zeros(4, dtype=ampc.long)).is_meta
     assert d.findings == [] and doctor.reports() == []

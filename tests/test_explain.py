@@ -1,9 +1,12 @@
 """ampc.explain: dtypes with the rules that chose them, casts counted in bytes, kept copies, products without tensor units."""
 
+import warnings
+
 import pytest
 from where import ON_GPU
 
 import ampc as torch
+from ampc import policy
 
 KIND, LOW = ("cuda", torch.float16) if ON_GPU else ("cpu", torch.bfloat16)
 UNITS = ON_GPU or torch._C._has_units(torch.bfloat16)
@@ -91,3 +94,41 @@ def test_watching_ends():
         pass
     torch.ones(2) + 1
     assert e.ran == [] and "casts take 0.0 %" in str(e)
+
+
+F = torch.nn.functional
+CALLS = {
+    "cross_entropy": lambda: F.cross_entropy(torch.ones(2, 3, requires_grad=True), torch.tensor([0, 1])),
+    "scaled_dot_product_attention": lambda: F.scaled_dot_product_attention(*(torch.ones(1, 4, 8, requires_grad=True) for _ in range(3))),
+    "interpolate": lambda: F.interpolate(torch.ones(1, 1, 4, requires_grad=True), 8),
+    "unfold": lambda: F.unfold(torch.ones(1, 1, 4, 4, requires_grad=True), 2),
+    "dropout": lambda: F.dropout(torch.ones(4, requires_grad=True)),
+    "linalg.qr": lambda: torch.linalg.qr(torch.eye(2).requires_grad_())[1],
+}
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("name", CALLS)
+def test_reports_have_the_names_that_a_script_calls(name):
+    """Whatever the row of the table is called: explain's and the profiler's lines, the graph's nodes, and policies."""
+    with torch.profiler.profile() as profile:
+        CALLS[name]().sum().backward()
+    assert f"aten::{name}" in {e.name for e in profile.events()}
+    with torch.explain() as seen:
+        y = CALLS[name]()
+    assert name in {r.op for r in seen.ran}
+    nodes, names = [y.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        names.add(node.name())
+        nodes += [n for n, _ in node.next_functions if n is not None]
+    assert f"{name}Backward" in names
+    assert policy.known(name)
+
+
+def test_a_doctor_says_what_a_script_calls():
+    with warnings.catch_warnings(), torch.doctor() as d:
+        warnings.simplefilter("ignore")
+        F.cross_entropy(torch.ones(2, 3, requires_grad=True) * 3e38 * 3e38, torch.tensor([0, 1]))
+    (found,) = d.findings
+    assert [op for op, _ in found.chain] == ["cross_entropy"]

@@ -339,6 +339,20 @@ def test_copies_that_nobody_waits_for(tmp_path, code, instead, says):
 
 
 @on_ptx
+@pytest.mark.skipif(not shutil.which("ptxas"), reason="needs ptxas")
+@pytest.mark.parametrize("architecture", ["80", "90", "100", "120"])
+def test_convolutions_keep_their_tiles_in_registers(architecture, tmp_path):
+    """A tile's sums are 256 bytes of a thread. What ptxas spills beside them is to stay small: a change that makes a tile larger would show here."""
+    source = Path(os.environ["AMPC_CUDA_LIBS"]) / "80" / "conv.ptx"
+    done = subprocess.run(["ptxas", "-v", f"-arch=sm_{architecture}", "-o", str(tmp_path / "conv.cubin"), str(source)], capture_output=True, text=True)
+    if "is not defined for option" in done.stderr:
+        pytest.skip("this toolkit does not know the architecture")
+    spills = dict(re.findall(r"Compiling entry function '(ac_convolve\w*16)'.*?(\d+) bytes spill stores", done.stderr, re.S))
+    assert done.returncode == 0 and len(spills) == 4, done.stderr
+    assert all(int(stored) <= 128 for stored in spills.values()), spills
+
+
+@on_ptx
 def test_both_sides_have_the_same_arguments():
     """The structs are as large to nvcc as to the host's compiler, which the kernels of tests/cuda_sim ask."""
     def sizes(folder):

@@ -66,7 +66,8 @@ def test_it_changes_nothing():
     plain = once()
     with Shadow() as shadow:
         assert once() == plain
-    assert shadow.operators and not [e for e in shadow.operators if e.op == "dropout"]
+    assert all(e.error < 2**-10 for e in shadow.operators if e.op == "dropout")  # the same values are dropped again
+    assert any(e.op == "dropout" for e in shadow.operators)
     with Shadow() as shadow:
         y = torch.ones(8).half()
         y.mul_(3)

@@ -11,8 +11,6 @@ from where import DEVICE
 import ampc
 from ampc.utils import benchmark, collect_env, hooks
 
-pytestmark = pytest.mark.cpu
-
 
 @pytest.fixture
 def torch():
@@ -88,7 +86,7 @@ def test_backward_hook(torch):
 def test_dlpack(torch):
     from ampc.utils import dlpack
 
-    x = ampc.arange(3.0)
+    x = ampc.arange(3.0, device="cpu")
     assert torch.utils.dlpack.from_dlpack(dlpack.to_dlpack(x)).tolist() == dlpack.from_dlpack(x).tolist() == [0.0, 1.0, 2.0]
     assert {n: int(v) for n, v in torch.utils.dlpack.DLDeviceType.__members__.items()} == {n: int(v) for n, v in dlpack.DLDeviceType.__members__.items()}
 

@@ -246,7 +246,7 @@ def ops_stub() -> str:
     names = list(ampc._ops.__all__)
     text += "__all__ = [" + ", ".join(f'"{n}"' for n in names) + "]\n\n" + table_definitions(None, "", False)
     text += "".join(f"{other}{end} = {row}{end}\n" for other, row in ampc._ops.ALIASES.items() for end in ("", "_") if hasattr(ampc._ops, other + end))
-    return text + "ALIASES: Dict[builtins.str, builtins.str]\n"
+    return text + "ALIASES: Dict[builtins.str, builtins.str]\nSHOWN: Dict[builtins.str, builtins.str]\n"
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
 from .._callers import call_site, location_text
+from .._ops import SHOWN
 from .._table import html_table, html_text
 from ._watcher import Watcher
 
@@ -86,7 +87,7 @@ class Explain(Watcher):
             self._cast(floats[0], out, nanoseconds)
             return
         dtype, reason = self._why(op, floats, out, low)
-        entry = self._ran.setdefault((op, dtype, reason), [0, 0])
+        entry = self._ran.setdefault((SHOWN[op], dtype, reason), [0, 0])
         entry[0] += 1
         entry[1] += nanoseconds / 1e9
         if op in CAST_BEFORE:
@@ -123,7 +124,7 @@ class Explain(Watcher):
             self.multiplications[1] += size if TILES in why else 0
             self.multiplications[2] = max(self.multiplications[2], size)
         if why:
-            key = (op, call_site(), shape, why, size)
+            key = (SHOWN[op], call_site(), shape, why, size)
             self._products[key] = self._products.get(key, 0) + 1
 
     @staticmethod

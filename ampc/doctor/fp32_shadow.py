@@ -8,6 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .. import _C
 from .._callers import call_site, location_text
+from .._ops import SHOWN
 from ._ear import stats_of
 from ._finding import limit_of
 from ._watcher import Watcher
@@ -65,7 +66,7 @@ class Shadow(Watcher):
         if dtype not in HALVES or onto or op in PASSED or outputs[0].numel() == 0 or is_own(sys._getframe(1)):
             return
         running = _C._running()
-        key = (op, call_site(), dtype, running[0] if running else "")
+        key = (SHOWN[op], call_site(), dtype, running[0] if running else "")
         error, amax, calls = self._seen.get(key, (0.0, 0.0, 0))
         if calls & (calls + 1) == 0:
             wide = _C._again(tuple(t.float() if t is not None and t.dtype in (_C.float16, _C.bfloat16) else t for t in inputs))

@@ -15,6 +15,7 @@ from .. import _C, policy
 from .._callers import OUTSIDE, call_site, location_text
 from .._events import forget, listen
 from .._model_names import Names
+from .._ops import SHOWN
 from .._table import RichText, html_table, html_text
 from ._ear import Ear, is_judged, stats_of
 from ._finding import CAME, Finding, Location, Range, limit_of
@@ -149,8 +150,9 @@ def _text(dtype: Any) -> str:
 
 def _chosen(op: str, low: Any, running: Any) -> str:
     """Why the operator computed in that dtype."""
+    shown = SHOWN[op]
     if low is not None:
-        return f"autocast runs {op} in {_text(low)}"
+        return f"autocast runs {shown} in {_text(low)}"
     if running is not None:
         return "the backward pass uses the dtype that the forward pass chose"
     if op == "cast":
@@ -158,13 +160,13 @@ def _chosen(op: str, low: Any, running: Any) -> str:
     if _C._autocast_active():
         cast = policy.category_now(op)
         if cast == "float32":
-            return f"autocast runs {op} in float32"
+            return f"autocast runs {shown} in float32"
         if cast == "widest":
-            return f"autocast runs {op} in the widest dtype among its inputs"
-        return f"autocast leaves {op} in the dtype of its inputs"
+            return f"autocast runs {shown} in the widest dtype among its inputs"
+        return f"autocast leaves {shown} in the dtype of its inputs"
     if _C._is_autocast_enabled("cpu") or _C._is_autocast_enabled("cuda"):
-        return f"{op} is a part of an operator that autocast runs in float32"
-    return f"no autocast region is open, so {op} computes in the dtype of its inputs"
+        return f"{shown} is a part of an operator that autocast runs in float32"
+    return f"no autocast region is open, so {shown} computes in the dtype of its inputs"
 
 
 def _lost(op: str, inputs: tuple, out: Any, known: List[Optional[Made]]) -> Tuple[float, int]:
@@ -411,7 +413,7 @@ class Doctor(Watcher):
             self._find(source, call.onto)
         if source.op in CAME or (source.backward_of and call.running is None):
             return
-        step, last = (call.op, call.location), source.chain[-1][1] if source.chain else call.location
+        step, last = (SHOWN[call.op], call.location), source.chain[-1][1] if source.chain else call.location
         again = step in source.chain and call.location[0] == last[0] and call.location[1] < last[1]
         source.ended = source.ended or call.running is not None or again
         if not source.ended and len(source.chain) < MOST and call.op not in COPIES and not any(f is source for f in self._extended):
@@ -423,8 +425,8 @@ class Doctor(Watcher):
         dtype, running = _text(call.out.dtype), call.running
         of = (running[0], self._locations.get(running[1])) if running else None
         what, count = "nan" if call.values[3] else "inf", int(call.values[2] + call.values[3])
-        found = Finding(call.op, call.location, what, _first_bad(call.out), count, call.out.numel(), dtype, _chosen(call.op, call.low, running),
-                        ranges, self._before(call.old), of, running[2] if running else 1.0, infs)
+        found = Finding(SHOWN[call.op], call.location, what, _first_bad(call.out), count, call.out.numel(), dtype,
+                        _chosen(call.op, call.low, running), ranges, self._before(call.old), of, running[2] if running else 1.0, infs)
         pole = (of[0] if of else call.op) in POLES
         if pole or "pow" in (call.op, of and of[0]):
             found.lost = next((m.lost[0] for m in call.old.values() if m is not None and 0 < abs(m.lost[0]) <= TINY.get(dtype, 0.0)), 0.0)

@@ -100,7 +100,7 @@ class Advice:
     def _keeps_all(self, precision: str) -> bool:
         """Whether every product of a script would have to stay in float32, so that nothing is left in 16 bits."""
         operators = self.operators.get(precision, []) if self.error_of == "losses" and precision in HALVES else []
-        products = {e.op for e in operators if not e.backward_of} & {op["name"] for op in _C.op_table() if op["cast"] == "low"}
+        products = {e.op for e in operators if not e.backward_of} & {op["shown"] for op in _C.op_table() if op["cast"] == "low"}
         kept = _keeping(operators)
         return kept is not None and bool(products) and products <= set(kept.operators)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from .. import _C
+from .._ops import SHOWN
 from ._finding import Location
 from .guard import say
 from .rounded import HALF, text_of
@@ -39,7 +40,7 @@ class Recomputed:
                 self.ran[_C._address(weight)] = op, tuple(out.shape), low
         elif out.requires_grad and self.ran.get(_C._address(weight), ())[:2] == (op, tuple(out.shape)) and low is None:
             ran = text_of(self.ran[_C._address(weight)][2])
-            say("recomputed-in-other-precision", f"{op} runs in {text_of(out.dtype)} here, in a backward pass that repeats a part of the forward "
-                f"pass; there autocast ran it in {ran}, so gradients are those of other values",
+            say("recomputed-in-other-precision", f"{SHOWN[op]} runs in {text_of(out.dtype)} here, in a backward pass that repeats a part of the "
+                f"forward pass; there autocast ran it in {ran}, so gradients are those of other values",
                 "enter the region again: torch.autocast(..., enabled=what torch.is_autocast_enabled said in forward), or use "
                 "torch.utils.checkpoint, which does so", *location)

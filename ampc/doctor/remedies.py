@@ -73,7 +73,7 @@ def _of_point(t: Trouble) -> str:
         return f"the {op} of one value is 0 / 0: give it at least two values, or use x.{op}(correction=0)"
     if t.what == "nan" and op == "mean":
         return "the mean of nothing is 0 / 0: leave an empty selection out of the loss, or make sure that it has at least one value"
-    if t.what == "nan" and op in ("nll_loss", "cross_entropy", "class_entropy"):
+    if t.what == "nan" and op in ("nll_loss", "cross_entropy"):
         return ("no label counts, because all of them are ignore_index or have weight 0, and the mean of nothing is 0 / 0: leave such a batch out, "
                 "or make sure that it has at least one label")
     if op == "ctc_loss":

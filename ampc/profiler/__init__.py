@@ -20,6 +20,7 @@ from .. import _C
 from .._callers import warn
 from .._events import Listener, forget, listen
 from .._missing import absent_from
+from .._ops import SHOWN
 from ..doctor.explain import multiplications
 from ._lists import Average, EventList, FunctionEvent, Record, format_time, nested
 
@@ -92,11 +93,11 @@ class _Recorder(Listener):
         owned = {t._storage_ptr() for t in inputs if t is not None} if self._memory else ()
         size = sum(t.numel() * t.element_size() for t in outputs if t._storage_ptr() not in owned) if self._memory and not onto else 0
         flops = 2 * multiplications(op, [t for t in inputs if t is not None and t.is_floating_point()], outputs) if self._flops else 0
-        self.records.append(Record(f"aten::{op}", start, end, "cpu_op", self._thread, shapes, _stack() if self._stack else (), size, flops))
+        self.records.append(Record(f"aten::{SHOWN[op]}", start, end, "cpu_op", self._thread, shapes, _stack() if self._stack else (), size, flops))
         running = _C._running()
         if running is not None:
             first = self._formulas.get(running[1], ("", start, 0))[1]
-            self._formulas[running[1]] = "".join(part.capitalize() for part in running[0].split("_")) + "Backward0", first, end
+            self._formulas[running[1]] = "".join(part.capitalize() for part in running[0].replace(".", "_").split("_")) + "Backward0", first, end
 
     def mark(self, name: str, start: int) -> None:
         """A range that has ended."""

@@ -41,6 +41,18 @@ typedef struct {
 
 typedef int (*ac_kernel)(const ac_run *run);
 
+/* Elementwise operators: the small integer dtype that whole operands wrap into before they are computed with, or int64
+ * for none. A number and a 0-d tensor may have values beyond `compute`; comparisons see these as they are. */
+static inline ac_dtype ac_wraps_into(const ac_run *r) {
+    ac_result result = ac_ops[r->op].result;
+    bool whole = ac_dtypes[r->compute].category == AC_INTEGER;
+    return whole && (result == AC_RESULT_KEEP || result == AC_RESULT_INT) ? r->compute : AC_int64;
+}
+/* Whether an integer wraps to 0 in a dtype. */
+static inline bool ac_wraps_to_zero(int64_t value, ac_dtype t) {
+    return (uint64_t)value << (64 - 8 * ac_itemsize(t)) == 0;
+}
+
 enum { AC_MAX_STATE = 3 };
 
 /* One parameter of an optimizer step: its gradient, itself, and the update rule's states (shared/optim_update.inc),

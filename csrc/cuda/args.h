@@ -39,6 +39,7 @@ enum { AC_GPU_OPERANDS = 4, AC_GPU_ATTRS = 32 };
 typedef struct {
     int64_t numel;
     int32_t ndim, vector; /* vector: innermost neighbours are 0 or 1 apart, aligned, and come in whole runs */
+    int32_t wraps;        /* computing in int64: the dtype that operands wrap into; int64: none */
     int64_t shape[AC_MAX_DIMS], strides[AC_GPU_OPERANDS][AC_MAX_DIMS];
     ac_gpu_ref operand[AC_GPU_OPERANDS]; /* the result, then the inputs */
     int64_t attrs[AC_GPU_ATTRS / 8];

@@ -23,7 +23,7 @@ struct Walk {
     int64_t set, k, end, step, line, at, length, step_lines, step_at;
 
     DEV_METHOD Walk(const ac_gpu_channels &a, int64_t set_, int64_t begin, int64_t end_, int64_t step_)
-        : set(set_), k(begin), end(end_), step(step_), length(a.inner) {
+        : set(set_), k(begin), end(end_), step(step_), length(a.inner > 0 ? a.inner : 1) { /* 0: there are no values */
         line = quotient(k, length), at = k - line * length;
         step_lines = quotient(step, length), step_at = step - step_lines * length;
     }

@@ -45,7 +45,7 @@ static void walk_of(ac_gpu_point *p, ac_tensor *const *operands, int n, int opma
     ac_dims shape = ac_shape_of(operands[0]);
     memset(p, 0, sizeof *p);
     ac_iter_init(&it, &shape, operands, n);
-    p->numel = it.numel, p->ndim = it.ndim;
+    p->numel = it.numel, p->ndim = it.ndim, p->wraps = AC_int64;
     memcpy(p->shape, it.shape, sizeof p->shape);
     memcpy(p->strides, it.strides, sizeof p->strides);
     for (int k = 0; k < n; k++) p->operand[k] = operand(operands[k]);
@@ -77,7 +77,7 @@ static ac_gpu_kernel points[AC_N_OPS][AC_N_OPMATHS];
 static int refuse_zero(const ac_run *r, int opmath) {
     bool divides = r->op == AC_OP_floor_divide || r->op == AC_OP_remainder || r->op == AC_OP_fmod;
     if (!divides || opmath != AC_OPMATH_I64 || ac_device_of(r->in[1]) != AC_CPU) return 0;
-    if (ac_read_int(ac_data(r->in[1]), r->in[1]->dtype, 0) != 0) return 0;
+    if (!ac_wraps_to_zero(ac_read_int(ac_data(r->in[1]), r->in[1]->dtype, 0), r->compute)) return 0;
     return ac_fail(AC_RUNTIME, "%s: integer division by zero", ac_ops[r->op].shown);
 }
 
@@ -90,6 +90,7 @@ int ac_cuda_pointwise(const ac_run *r) {
     k->image = AC_IMAGE_ELEMENTWISE, k->name = point_names[r->op][opmath];
     for (int i = 0; i < r->n_in; i++) operands[i + 1] = r->in[i];
     walk_of(&p, operands, r->n_in + 1, opmath);
+    p.wraps = (int32_t)ac_wraps_into(r);
     if (ac_ops[r->op].attrs_size) memcpy(p.attrs, r->attrs, ac_ops[r->op].attrs_size);
     return launch_walk(ac_run_device(r), k, &p);
 }

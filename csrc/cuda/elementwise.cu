@@ -9,6 +9,20 @@
 template <class R> DEV R number_of(const ac_gpu_ref &r) { return (R)r.f; }
 template <> DEV_METHOD int64_t number_of<int64_t>(const ac_gpu_ref &r) { return r.i; }
 
+/* Whole operands wrap into a small integer dtype; int64 and other opmath types keep them. */
+DEV_CALL int64_t wrapped(int dtype, int64_t x) {
+    switch (dtype) {
+    case AC_int32: return (int32_t)x;
+    case AC_int16: return (int16_t)x;
+    case AC_int8: return (int8_t)x;
+    default: return (uint8_t)x;
+    }
+}
+template <class R> DEV R wrapped_into(int, R x) { return x; }
+template <> DEV_METHOD int64_t wrapped_into<int64_t>(int dtype, int64_t x) {
+    return dtype == AC_int64 ? x : wrapped(dtype, x);
+}
+
 /* Element offsets of index i in each of K operands. */
 template <int K, class I> DEV void locate_in(const ac_gpu_point &a, I i, int64_t *at) {
     for (int k = 0; k < K; k++) at[k] = 0;
@@ -44,8 +58,10 @@ template <class R, int N, class F> DEV void each_element(const ac_gpu_point &a, 
         int64_t at[N + 1];
         R x[N];
         locate<N + 1>(a, i, at);
-        for (int k = 0; k < N; k++)
-            x[k] = a.operand[k + 1].data ? load<R>(a.operand[k + 1], at[k + 1]) : number_of<R>(a.operand[k + 1]);
+        for (int k = 0; k < N; k++) {
+            const ac_gpu_ref &from = a.operand[k + 1];
+            x[k] = wrapped_into<R>(a.wraps, from.data ? load<R>(from, at[k + 1]) : number_of<R>(from));
+        }
         store<R>(a.operand[0], at[0], f(i, x));
     }
 }

@@ -38,30 +38,21 @@ static moment moment_of(const recurrence *c, int64_t step) {
                     .first_before = ran ? c->first[before] : 0};
 }
 
-static ac_gpu_kernel *kernel(const recurrence *c, bool back) {
-#define OF_STEPS(name, back) {"ac_cell_" #name back "_f32", "ac_cell_" #name back "_f64"}
-#define NAMES(name, ...) [AC_CELL_##name] = {OF_STEPS(name, ""), OF_STEPS(name, "_back")},
-    static const char *const names[AC_N_CELLS][2][2] = {AC_CELLS(NAMES)};
-#undef NAMES
-#undef OF_STEPS
-    static ac_gpu_kernel kernels[AC_N_CELLS][2][2];
-    int opmath = ac_gpu_opmath(c->dtype);
-    ac_gpu_kernel *k = &kernels[c->cell][back][opmath];
-    k->image = AC_IMAGE_RNN, k->name = names[c->cell][back][opmath];
-    return k;
-}
-
-static ac_gpu_kernel *kernel_of_all_steps(const recurrence *c, bool back) {
-#define OF_ALL(name, back) {"ac_cells_" #name back "_f16", "ac_cells_" #name back "_bf16"}
-#define NAMES(name, ...) [AC_CELL_##name] = {OF_ALL(name, ""), OF_ALL(name, "_back")},
-    static const char *const names[AC_N_CELLS][2][2] = {AC_CELLS(NAMES)};
-#undef NAMES
-#undef OF_ALL
-    static ac_gpu_kernel kernels[AC_N_CELLS][2][2];
-    ac_gpu_kernel *k = &kernels[c->cell][back][c->dtype == AC_bfloat16];
-    k->image = AC_IMAGE_RNN, k->name = names[c->cell][back][c->dtype == AC_bfloat16];
-    return k;
-}
+/* A cell's kernels, forward and backward: of one step, by opmath type, and of all steps, by dtype. */
+typedef struct {
+    ac_gpu_kernel step[2][2], all[2][2];
+} cell_kernels;
+#define KERNEL(text) {.image = AC_IMAGE_RNN, .name = text}
+#define PAIR(name, a, b) {KERNEL(name a), KERNEL(name b)}
+#define BOTH_WAYS(name, a, b) {PAIR(name, a, b), PAIR(name "_back", a, b)}
+#define KERNELS(cell, ...)                                                                                             \
+    [AC_CELL_##cell] = {.step = BOTH_WAYS("ac_cell_" #cell, "_f32", "_f64"),                                           \
+                        .all = BOTH_WAYS("ac_cells_" #cell, "_f16", "_bf16")},
+static cell_kernels kernels[AC_N_CELLS] = {AC_CELLS(KERNELS)};
+#undef KERNELS
+#undef BOTH_WAYS
+#undef PAIR
+#undef KERNEL
 
 /* -- tensors and products --------------------------------------------------------------------------- */
 
@@ -121,7 +112,9 @@ static void close_recurrence(recurrence *c) {
 
 static int launch(const recurrence *c, const moment *m, bool back, const void *args) {
     int64_t n = m->rows * c->units;
-    return n ? ac_gpu_launch(c->device, kernel(c, back), ac_gpu_blocks(c->device, n, 1), 0, args) : 0;
+    return n ? ac_gpu_launch(c->device, &kernels[c->cell].step[back][ac_gpu_opmath(c->dtype)],
+                             ac_gpu_blocks(c->device, n, 1), 0, args)
+             : 0;
 }
 
 /* -- all steps in one launch -------------------------------------------------------------------------- */
@@ -146,7 +139,8 @@ static bool goes_at_once(const recurrence *c, const ac_tensor *sizes, bool back)
 
 static int launch_all(const recurrence *c, bool back, const void *args) {
     int64_t blocks = ac_ceil_div(c->batch, AC_GPU_CELL_ROWS);
-    return ac_gpu_launch(c->device, kernel_of_all_steps(c, back), blocks, (size_t)shared_bytes(c, back), args);
+    return ac_gpu_launch(c->device, &kernels[c->cell].all[back][c->dtype == AC_bfloat16], blocks,
+                         (size_t)shared_bytes(c, back), args);
 }
 
 /* Which of the states a cell carries beside the hidden one that products read: an LSTM the second one. */

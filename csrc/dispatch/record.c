@@ -22,7 +22,7 @@ static int fill_edges(ac_node *node, ac_tensor *const *in) {
 }
 
 ac_node *ac_call_node(const ac_op_call *c, int n_out) {
-    ac_node *node = ac_node_new(c->info->name, c->n_in, n_out, c->info->attrs_size);
+    ac_node *node = ac_node_new(c->info->shown, c->n_in, n_out, c->info->attrs_size);
     if (!node) return NULL;
     node->op = c->op;
     node->backward = ac_formulas[c->op];
@@ -62,7 +62,7 @@ int ac_call_record(const ac_op_call *c) {
 /* -- views ------------------------------------------------------------------------------------------ */
 
 static ac_node *node_of(ac_op op, int n_in) {
-    ac_node *node = ac_node_new(ac_ops[op].name, n_in, 1, ac_ops[op].attrs_size);
+    ac_node *node = ac_node_new(ac_ops[op].shown, n_in, 1, ac_ops[op].attrs_size);
     if (node) node->op = op, node->backward = ac_formulas[op];
     return node;
 }

@@ -149,11 +149,11 @@ static PyObject *op_table(PyObject *m, PyObject *unused) {
     PyObject *entries = PyList_New(0);
     for (int op = 0; entries && op < AC_N_OPS; op++) {
         const ac_op_info *i = &ac_ops[op];
-        PyObject *entry =
-            Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:s,s:s,s:i}", "name", i->name, "python", i->python, "kind",
-                          kinds[i->kind], "memory", memories[i->memory], "cast", casts[i->cast], "home", i->home,
-                          "differentiable", i->kind == AC_KIND_COMPOSITE || ac_formulas[op] ? Py_True : Py_False,
-                          "signature", i->signature, "doc", i->doc, "outputs", i->n_out);
+        PyObject *entry = Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:s,s:s,s:i}", "name", i->name, "python",
+                                        i->python, "shown", i->shown, "kind", kinds[i->kind], "memory",
+                                        memories[i->memory], "cast", casts[i->cast], "home", i->home, "differentiable",
+                                        i->kind == AC_KIND_COMPOSITE || ac_formulas[op] ? Py_True : Py_False,
+                                        "signature", i->signature, "doc", i->doc, "outputs", i->n_out);
         if (!entry || PyList_Append(entries, entry) < 0) Py_CLEAR(entries);
         Py_XDECREF(entry);
     }

@@ -20,10 +20,9 @@ typedef struct {
     ac_op op;
     const void *attrs;
     int n_in;
-    ac_dtype dtypes[AC_MAX_OPERANDS]; /* out, then inputs */
-    ac_dtype compute;
+    ac_dtype dtypes[AC_MAX_OPERANDS];          /* out, then inputs */
+    ac_dtype wraps;                            /* whole operands do, into this dtype; int64: none */
     const ac_source *waiting[AC_MAX_OPERANDS]; /* of what is not in memory, else NULL */
-    bool wraps; /* a number that `compute`, a small integer, does not hold wraps before it is computed with */
 } point_call;
 
 typedef union {
@@ -34,8 +33,8 @@ typedef union {
 
 static const void *wrapped(const point_call *c, int64_t n, const void *from, tile *buffer) {
     tile narrow;
-    c->loops->store[c->opmath][c->compute](n, from, narrow.i64, 1);
-    c->loops->load[c->compute][c->opmath](n, narrow.i64, 1, buffer);
+    c->loops->store[c->opmath][c->wraps](n, from, narrow.i64, 1);
+    c->loops->load[c->wraps][c->opmath](n, narrow.i64, 1, buffer);
     return buffer;
 }
 
@@ -60,7 +59,7 @@ static void point_run(void *context, int64_t n, char *const *data, const int64_t
             else if (c->waiting[k])
                 in[k - 1] = ac_cpu_read_source(loops, c->waiting[k], first + at, run, buffers[k].f32);
             else in[k - 1] = ac_read_run(loops, c->opmath, c->dtypes[k], run, from, strides[k], buffers[k].f32);
-            if (c->wraps && !filled && is_narrowed(c->dtypes[k], c->compute))
+            if (c->wraps != AC_int64 && !filled && is_narrowed(c->dtypes[k], c->wraps))
                 in[k - 1] = wrapped(c, run, in[k - 1], &buffers[k]);
         }
         char *to = data[0] + at * strides[0] * ac_itemsize(c->dtypes[0]);
@@ -76,9 +75,8 @@ static int refuse_zero(const ac_run *r, ac_opmath opmath) {
     if (!divides || opmath != AC_OPMATH_I64) return 0;
     const ac_tensor *y = r->in[1];
     ac_space all = ac_space_of(y, UINT32_MAX);
-    int64_t unused = 64 - 8 * ac_itemsize(r->compute);
     for (int64_t i = 0; i < all.numel; i++)
-        if ((uint64_t)ac_read_int(ac_data(y), y->dtype, ac_space_offset(&all, i)) << unused == 0)
+        if (ac_wraps_to_zero(ac_read_int(ac_data(y), y->dtype, ac_space_offset(&all, i)), r->compute))
             return ac_fail(AC_RUNTIME, "%s: integer division by zero", ac_ops[r->op].shown);
     return 0;
 }
@@ -145,9 +143,7 @@ int ac_cpu_pointwise(const ac_run *r) {
                     .attrs = r->attrs,
                     .n_in = r->n_in,
                     .dtypes = {r->out[0]->dtype},
-                    .compute = r->compute};
-    bool whole = ac_ops[r->op].result == AC_RESULT_KEEP || ac_ops[r->op].result == AC_RESULT_INT;
-    c.wraps = c.opmath == AC_OPMATH_I64 && r->compute != AC_int64 && whole;
+                    .wraps = ac_wraps_into(r)};
     AC_TRY(refuse_zero(r, c.opmath));
     ac_cpu_note_loops(c.loops);
     for (int k = 0; k < r->n_in; k++) {
