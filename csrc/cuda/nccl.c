@@ -102,10 +102,9 @@ static ncclResult_t call_all(const ac_nccl_group *g, const ac_nccl_call *calls, 
 /* A tensor's memory is not used again before the stream is done with it, where it is ours. */
 static int keep(const ac_nccl_group *g, const ac_tensor *t, bool *kept) {
     if (!t || t->numel == 0) return 0;
-    bool ours = t->storage->release == ac_cuda_memory.release;
-    *kept = *kept && ours;
-    if (!ours) return 0;
-    return ac_gpu_record_stream(t->storage->owner, g->device, g->stream);
+    ac_gpu_block *b = ac_gpu_block_of(t->storage);
+    *kept = *kept && b;
+    return b ? ac_gpu_record_stream(b, g->device, g->stream) : 0;
 }
 
 int ac_nccl_queue(const ac_nccl_group *g, const ac_nccl_call *calls, int n, bool *kept) {
