@@ -19,7 +19,7 @@ from ..cuda.streams import Event, ExternalStream, current_stream
 from . import _nccl_watch
 from ._agreement import agree, described, submit
 from ._gpus import number_of_gpu, why_no_nccl
-from ._memory import bring_back, spread
+from ._memory import bring_back, placing
 from .errors import DistBackendError
 from .reductions import ReduceOp
 from .work import SLICE, Message, Work, seconds_of
@@ -199,12 +199,12 @@ class OverNCCL:
 
     # -- running
 
-    def _run(self, t: Tensor, same: str, more: str, calls: List[Call], async_op: bool, result: Any, finish: Any = None,
-             compare: bool = True) -> Optional[Work]:
+    def _run(self, t: Tensor, same: str, more: str, calls: List[Call], async_op: bool, result: Any,
+             finish: Any = None) -> Optional[Work]:
         group, connection = self._group, self._connections[t.device.index or 0]
         _C._nccl_refuse_capture()
         group.need(same.split()[0])
-        if group.checks and group.size() > 1 and compare:
+        if group.checks and group.size() > 1:
             submit(group, False, same, lambda: agree(group, same, more + ", on GPUs"), None, None, here=group.on_one_host)
         else:
             group.enter(same)
@@ -248,7 +248,7 @@ class OverNCCL:
         """Into tensors of the ranks, or one for all."""
         given, total = _own_row(t), t.numel() * self._group.size()
         moved = self._room(outs, total, t)
-        return self._run(t, described(what, t), _shape(t), [(ALL_GATHER, given, moved, 0, 0)], async_op, result, _spreading(outs, moved))
+        return self._run(t, described(what, t), _shape(t), [(ALL_GATHER, given, moved, 0, 0)], async_op, result, placing(outs, moved))
 
     def gather(self, t: Tensor, outs: List[Tensor], root: int, async_op: bool, result: Any) -> Optional[Work]:
         """``outs`` are empty in others than the root."""
@@ -256,7 +256,7 @@ class OverNCCL:
         calls: List[Call] = [(SEND, _own_row(t), None, 0, root)]
         moved = make.empty(len(outs) * t.numel(), dtype=t.dtype, device=t.device)
         calls += [(RECV, None, moved[i * t.numel():(i + 1) * t.numel()], 0, i) for i in range(size) if outs]
-        return self._run(t, described("gather", t, f"to {root}"), _shape(t), calls, async_op, result, _spreading(outs, moved))
+        return self._run(t, described("gather", t, f"to {root}"), _shape(t), calls, async_op, result, placing(outs, moved))
 
     def scatter(self, t: Tensor, parts: List[Tensor], root: int, async_op: bool, result: Any) -> Optional[Work]:
         """``parts`` are empty in others than the root."""
@@ -277,7 +277,7 @@ class OverNCCL:
                 begin += n
         if self._group.checks:
             self._check_counts(what, *counts)
-        return self._run(given, f"{what} of {given.dtype.name}", "", calls, async_op, result, _spreading(outs, moved))
+        return self._run(given, f"{what} of {given.dtype.name}", "", calls, async_op, result, placing(outs, moved))
 
     def _check_counts(self, what: str, sent: List[int], wanted: List[int]) -> None:
         """RuntimeError in every process where one sends another number of elements than is waited for."""
@@ -353,12 +353,6 @@ def _shape(t: Tensor) -> str:
 
 def _bringing(t: Tensor, moved: Tensor) -> Callable[[], None]:
     return lambda: bring_back(t, moved)
-
-
-def _spreading(outs: List[Tensor], moved: Tensor) -> Callable[[], None]:
-    if len(outs) == 1 and outs[0].numel() == moved.numel():
-        return lambda: bring_back(outs[0], moved)
-    return lambda: spread(outs, moved.view(-1))
 
 
 def _host() -> str:
