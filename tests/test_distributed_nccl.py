@@ -191,6 +191,38 @@ WAYS = {"killed": ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1"),
                                                                "NCCL: internal error (3): a failure that was asked for")}
 
 
+HANGS = """
+import sys, time
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group("nccl", timeout=timedelta(seconds=3))
+ampc.cuda.set_device(dist.get_rank())
+x = ampc.ones(3, device="cuda")
+dist.all_reduce(x)
+if dist.get_rank() == 1:
+    time.sleep(15)
+begin = time.monotonic()
+try:
+    dist.broadcast(x, 0)
+finally:
+    print(f"after {time.monotonic() - begin:.0f} s", flush=True)
+"""
+
+
+def test_a_rank_that_hangs_is_named_without_mpi(tmp_path, simulator):
+    """By all others, with what they wait in, and what it has begun last."""
+    (tmp_path / "train.py").write_text(HANGS)
+    statuses, said = start_by_variables(3, tmp_path / "train.py", timeout=60, **simulator)
+    assert all(statuses), said
+    for rank in (0, 2):
+        assert "broadcast of 3 elements of float32, from 0" in said[rank] and "rank 1" in said[rank], said[rank]
+        assert int(said[rank].split("after ")[1].split()[0]) <= 8, said[rank]
+    assert any("the last it began was all_reduce of 3 elements" in text or "the last that rank 1 began was all_reduce of 3 elements" in text
+               for text in said), said
+    assert "DistBackendError: rank 1 waits in broadcast" in said[1] and "has failed: broadcast of 3 elements of float32" in said[1], said[1]
+
+
 @pytest.mark.parametrize("way, how", [*((way, "mpi") for way in WAYS), ("killed", "env"), ("hung", "env"), ("lost", "env")])
 def test_a_rank_that_fails(tmp_path, simulator, way, how):
     what, text = WAYS[way]
@@ -203,6 +235,7 @@ def test_a_rank_that_fails(tmp_path, simulator, way, how):
         output = "".join(said)
     assert any(statuses) and "no error" not in output and "DistBackendError" in output and text in output, output
     assert how == "mpi" or all(statuses), output
+    assert (how, way) != ("env", "hung") or "rank 1 has not come to it (the last it began was all_reduce of 3 elements" in output, output
 
 
 # -- the start without MPI ---------------------------------------------------------------------------------------------------
@@ -243,6 +276,32 @@ def test_torchrun_itself_may_listen_at_the_port(tmp_path, simulator):
         assert statuses == [0, 0], said
         statuses, said = start_by_variables(2, tmp_path / "train.py", 1, MASTER_PORT=port, ranks=[0], **simulator)
         assert statuses == [1] and f"rank 0 cannot listen at port {port}" in said[0] and "set MASTER_PORT to a free one" in said[0], said
+
+
+SRUN = """
+import os, subprocess, sys
+layout = [int(n) for n in sys.argv[1].split(",")]
+for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+    os.environ.pop(name, None)
+shared = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0", "SLURM_NTASKS": str(sum(layout)), "SLURM_STEP_NUM_TASKS": str(sum(layout)),
+          "SLURM_STEP_NODELIST": "127.0.0.[1-2,7]", "SLURM_JOB_NODELIST": "127.0.0.[1-9]", "SLURM_LAUNCH_NODE_IPADDR": "10.9.8.7",
+          "SLURM_STEP_TASKS_PER_NODE": sys.argv[1]}
+places = [(node, local) for node, count in enumerate(layout) for local in range(count)]
+started = [subprocess.Popen(sys.argv[2:], env={**os.environ, **shared, "SLURM_PROCID": str(rank), "SLURM_NODEID": str(node), "SLURM_LOCALID": str(local)})
+           for rank, (node, local) in enumerate(places)]
+sys.exit(max(p.wait() for p in started))
+"""
+
+
+@pytest.mark.parametrize("program", [("train.py",), ("-m", "ampc", "run", "train.py")], ids=["python", "ampc run"])
+def test_srun_starts_them(tmp_path, simulator, program):
+    """A stand-in for srun: two tasks on the first host of its list, one on the second, and no PMI that mpi4py would know."""
+    (tmp_path / "srun.py").write_text(SRUN)
+    (tmp_path / "train.py").write_text(MEETS.format("'nccl'") + "import os\nprint(os.environ['LOCAL_RANK'], os.environ['LOCAL_WORLD_SIZE'])\n")
+    done = subprocess.run([sys.executable, "srun.py", "2,1", sys.executable, *program, "20"], cwd=tmp_path, env={**os.environ, **simulator,
+                          "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0 and done.stdout.count("[6.0, 6.0, 6.0] nccl") == 3, done.stderr
+    assert all(text in done.stdout for text in ("0 2", "1 2", "0 1")), done.stdout
 
 
 def test_torchs_own_launcher_starts_them(tmp_path, simulator):

@@ -341,7 +341,7 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
 def _connected(backends: Backends, init_method: Optional[str], rank: int, size: int, seconds: float) -> Tuple[Any, Any, Backends]:
     """By MPI, whose launcher has started the processes or can connect them, else by variables, where NCCL is all that is asked for or all that
     there is."""
-    if _launcher.rank_of_mpi() is None and backends.can_be_nccl_alone():
+    if (_launcher.rank_of_mpi() is None or not _mpi.is_installed()) and backends.can_be_nccl_alone():
         where = _store.meeting_place(init_method, rank, size)
         if where is not None and (backends.is_nccl_alone() or (where[3] > 1 and not _spawned.can_connect() and is_nccl_available())):
             backends.need_nccl()
