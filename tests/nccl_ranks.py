@@ -214,6 +214,17 @@ def a_graph_captures_no_collective(rank, size):
 
 
 @program(2)
+def devices_that_differ(rank, size):
+    if sys.argv[2] == "None":  # a group of both kinds
+        here, there = ampc.ones(3), ampc.ones(3, device="cpu")
+        for f in (dist.all_reduce, lambda t: dist.broadcast(t, 0), lambda t: dist.all_reduce(t, async_op=True).wait()):
+            raised(RuntimeError, "of 3 elements of float32, SUM, on GPUs" if f is dist.all_reduce else "on GPUs", f, there if rank else here)
+        for t in (here, there):
+            dist.all_reduce(t)
+            assert t.tolist() == [2.0] * 3
+
+
+@program(2)
 def names(rank, size):
     assert dist.is_available() and dist.is_nccl_available() and dist.is_backend_available("nccl")
     alone = sys.argv[2] == "nccl"

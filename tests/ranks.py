@@ -277,6 +277,28 @@ def ranks_that_do_not_agree(rank, size):
 
 
 @ranks(2)
+def a_forked_process_is_no_rank(rank, size):
+    """Were it one, rank 1 would take its values for rank 0's."""
+    if rank == 0:
+        child = os.fork()
+        if child == 0:
+            try:
+                x = ampc.full((3,), 100.0)
+                for f in (lambda: dist.all_reduce(x), lambda: dist.all_reduce(x, async_op=True), dist.barrier, lambda: dist.send(x, 1),
+                          dist.monitored_barrier, lambda: dist.new_group([0]), lambda: dist.all_gather_object([None] * 2, 1)):
+                    raised(dist.DistBackendError, "a forked process takes no part", f)
+                assert dist.get_rank() == 0 and dist.is_initialized()
+                dist.destroy_process_group()
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+    x = ampc.ones(3)
+    dist.all_reduce(x)
+    assert x.tolist() == [2.0] * 3 and (rank or os.waitpid(child, 0)[1] == 0)
+
+
+@ranks(2)
 def arguments(rank, size):
     x = ampc.ones(2)
     raised(TypeError, "`tensor` must be a Tensor, got list", dist.all_reduce, [x])

@@ -238,6 +238,41 @@ def test_a_rank_that_fails(tmp_path, simulator, way, how):
     assert (how, way) != ("env", "hung") or "rank 1 has not come to it (the last it began was all_reduce of 3 elements" in output, output
 
 
+DESTROYS = """
+import ctypes, os, sys
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group("nccl", timeout=timedelta(seconds=2))
+ampc.cuda.set_device(dist.get_rank())
+group = dist.new_group()
+x = ampc.ones(3, device="cuda")
+dist.all_reduce(x, group=group)
+group.checks = False
+stand_in = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libnccl.so.2"))
+stand_in.ampc_simulate_nccl(0, 0, 1, 0)
+dist.all_reduce(x, group=group, async_op=True)  # never waited for, and it never ends
+try:
+    dist.destroy_process_group()
+except dist.DistBackendError as error:
+    print("told:", error)
+assert not dist.is_initialized()
+for group in (None, group):
+    try:
+        dist.destroy_process_group(group)
+    except ValueError as error:
+        print("again:", error)
+"""
+
+
+def test_groups_are_gone_after_destroy_though_an_operation_has_failed(tmp_path, simulator):
+    (tmp_path / "train.py").write_text(DESTROYS)
+    statuses, said = start_by_variables(2, tmp_path / "train.py", timeout=60, **simulator)
+    for text in said:
+        assert "told: all_reduce of 3 elements of float32, SUM has not ended within 2 s" in text or "told: rank" in text, said
+        assert "again: destroy_process_group: expected a group" in text and "AssertionError" not in text, said
+
+
 # -- the start without MPI ---------------------------------------------------------------------------------------------------
 
 MEETS = """

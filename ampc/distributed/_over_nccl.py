@@ -205,7 +205,7 @@ class OverNCCL:
         _C._nccl_refuse_capture()
         group.need(same.split()[0])
         if group.checks and group.size() > 1:
-            submit(group, False, same, lambda: agree(group, same, more + ", on GPUs"), None, None, here=group.on_one_host)
+            submit(group, False, same, lambda: agree(group, same + ", on GPUs", more), None, None, here=group.on_one_host)
         else:
             group.enter(same)
         work = Queued(connection.queue(same, group.last_number, calls), result, finish)
@@ -320,18 +320,21 @@ class OverNCCL:
     # -- the end
 
     def stop(self) -> None:
-        """Ends the connections. DistBackendError where an operation runs longer than the group's timeout."""
-        for operation in _nccl_watch.of(self._group):
-            operation.wait_on_host(self._group.seconds)
-        _nccl_watch.drop(self._group)
-        for connection in self._connections.values():
-            connection.end()
-        self._connections = {}
-
-    def abort(self) -> None:
-        """Ends them at once."""
-        for connection in self._connections.values():
-            connection.abort()
+        """Ends the connections. DistBackendError where an operation has failed, or runs longer than the group's timeout."""
+        end = Connection.abort
+        try:
+            for operation in _nccl_watch.of(self._group):
+                operation.wait_on_host(self._group.seconds)
+            end = Connection.end
+        except DistBackendError:
+            raise
+        except RuntimeError as error:  # of the GPU itself
+            self._group.fail(f"rank {self._group.own_rank} in {operation.what}: {error}")
+        finally:
+            _nccl_watch.drop(self._group)
+            connections, self._connections = self._connections, {}
+            for connection in connections.values():
+                end(connection)
 
 
 class QueuedMessage(Queued):
