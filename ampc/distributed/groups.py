@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import time
 import weakref
 import zlib
@@ -258,13 +259,29 @@ class ProcessGroup:
     def pair(self, partner: int) -> ProcessGroup:
         """A group of this process and another one of this group, by its rank here. Both must call it."""
         members = sorted((self._mine, partner))
-        comm = self.start.part(self.comm, members, (members[0] * self.size() + members[1]) % 30000)
-        return ProcessGroup(self.start, comm, [self.ranks[i] for i in members], self.seconds, "a pair", self.backends)
+        tag = (members[0] * self.size() + members[1]) % 30000
+        return self._part(members, tag, [self.ranks[i] for i in members], self.seconds, "a pair", self.backends)
+
+    def _part(self, members: List[int], tag: int, ranks: List[int], seconds: float, description: str, backends: Backends) -> ProcessGroup:
+        """A group of some of its processes, which alone call it. A thread beside waits for the others in MPI, so that one that never comes is an
+        error here."""
+        made: List[ProcessGroup] = []
+
+        def make() -> None:
+            made.append(ProcessGroup(self.start, self.start.part(self.comm, members, tag), ranks, seconds, description, backends))
+
+        work = Work(self, f"connecting {description}", 0)
+        threading.Thread(target=work.run, args=(make,), name="ampc.distributed.new", daemon=True).start()
+        work.wait()
+        return made[0]
 
     def twin(self, description: str) -> ProcessGroup:
         """A group of the same processes whose operations run beside this one's. All of them must call it."""
         self.need(description)
-        self._twins.append(ProcessGroup(self.start, self.comm.Dup(), self.ranks, self.seconds, description, self.backends))
+        def make() -> None:
+            self._twins.append(ProcessGroup(self.start, self.comm.Dup(), self.ranks, self.seconds, description, self.backends))
+
+        self.submit(f"connecting {description}", make).wait()
         return self._twins[-1]
 
     def stop(self) -> None:
@@ -502,7 +519,6 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     if world.rank() not in members:
         return names.NON_GROUP_MEMBER
     tag = zlib.crc32(repr(members).encode()) % 30000 if use_local_synchronization else 30000 + call % 30000
-    comm = world.start.part(world.comm, members, tag)
-    made = ProcessGroup(world.start, comm, members, seconds, group_desc or f"group of {len(members)}", backends)
+    made = world._part(members, tag, members, seconds, group_desc or f"group of {len(members)}", backends)
     _groups[made] = backends.asked()
     return made
