@@ -191,6 +191,41 @@ WAYS = {"killed": ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1"),
                                                                "NCCL: internal error (3): a failure that was asked for")}
 
 
+LOCKED = """
+import ctypes, os, sys, time
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group("nccl", timeout=timedelta(seconds=2))
+rank = dist.get_rank()
+ampc.cuda.set_device(rank)
+folder = os.environ["AMPC_CUDA_LIBS"]
+driver = ctypes.PyDLL(os.path.join(folder, "libcuda.so.1"))  # whose calls keep Python's lock
+group = dist.new_group()
+x = ampc.ones(3, device="cuda")
+dist.all_reduce(x, group=group)
+group.checks = False
+if rank == 1:
+    ctypes.CDLL(os.path.join(folder, "libnccl.so.2")).ampc_simulate_nccl(0, 0, 1, 0)
+work = dist.all_reduce(x, group=group, async_op=True)
+begin = time.monotonic()
+if rank == 1:
+    context = ctypes.c_void_p()
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 1)
+    driver.cuCtxSetCurrent(context)
+    driver.cuCtxSynchronize()
+    print(f"returned after {time.monotonic() - begin:.1f} s", flush=True)
+work.wait(timedelta(seconds=20))
+"""
+
+
+def test_a_rank_that_waits_with_pythons_lock_ends(tmp_path, simulator):
+    (tmp_path / "train.py").write_text(LOCKED)
+    statuses, said = start_by_variables(2, tmp_path / "train.py", timeout=60, **simulator)
+    assert all(statuses) and "all_reduce of 3 elements of float32, SUM has not ended within 2 s" in said[0], said
+    assert 3 < float(said[1].split("returned after ")[1].split()[0]) < 10 and "DistBackendError" in said[1], said
+
+
 HANGS = """
 import sys, time
 from datetime import timedelta

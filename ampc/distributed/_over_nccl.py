@@ -58,8 +58,15 @@ class Connection:
 
     def state(self, what: str) -> bool:
         """Whether the last call is in progress. DistBackendError for what NCCL has found since."""
+        return self._ask(_C._nccl_state, what)
+
+    def check(self, what: str) -> None:
+        """DistBackendError where the core has broken the group off: the stream is done then, and has no values."""
+        self._ask(_C._nccl_check, what)
+
+    def _ask(self, question: Callable[[Any], Any], what: str) -> Any:
         try:
-            return _C._nccl_state(self._end)
+            return question(self._end)
         except RuntimeError as error:
             self._group.fail(f"rank {self._group.own_rank} in {what}: {error}")
 
@@ -74,6 +81,7 @@ class Connection:
         except RuntimeError as error:
             self._group.fail(f"rank {self._group.own_rank} in {what}: {error}")
         self.settle(what)
+        _C._nccl_watch(self._end, self._group.seconds + _nccl_watch.GRACE)
         operation = Operation(self._group, what, number, self, self.stream.record_event(), None if is_kept else calls)
         _nccl_watch.add(operation)
         return operation
@@ -101,8 +109,13 @@ class Operation:
         self.error = self.error or error
 
     def is_over(self) -> bool:
-        """Whether its stream has come to its end, or never will."""
-        return self.error is not None or self.done.query()
+        """Whether its stream has come to its end, or never will. DistBackendError where it has none of its values."""
+        if self.error is not None:
+            return True
+        over = self.done.query()
+        if over:
+            self.connection.check(self.what)
+        return over
 
     def wait_on_host(self, limit: float) -> None:
         """Waits until it is over. DistBackendError where it is not within the limit, or has failed."""
@@ -141,6 +154,7 @@ class Queued(Work):
         if operation.error is not None:
             raise operation.error
         self._group.need(self._what)
+        operation.connection.check(self._what)
         operation.done.wait(current_stream(operation.connection.stream._index))
         finish, self._finish = self._finish, None
         if finish is not None:
