@@ -106,7 +106,7 @@ def set_variables() -> int:
         return int(_first(("WORLD_SIZE",)) or 1)
     local = _first(LOCAL_VARIABLES) or own
     for name, value in (("RANK", own), ("WORLD_SIZE", size), ("LOCAL_RANK", local), ("LOCAL_WORLD_SIZE", _local_size() or size),
-                        ("MASTER_ADDR", _first_host(os.environ.get("SLURM_STEP_NODELIST", "")) or "127.0.0.1"), ("MASTER_PORT", "29500")):
+                        ("MASTER_ADDR", _first_host(os.environ.get("SLURM_STEP_NODELIST", "")) or "127.0.0.1"), ("MASTER_PORT", _port())):
         os.environ.setdefault(name, value)
     return int(size)
 
@@ -117,6 +117,13 @@ def _local_size() -> Optional[str]:
     tasks = [count for count, times in parts for _ in range(int(times or 1))]
     host = int(_first(("SLURM_NODEID",)) or 0)
     return _first(LOCAL_SIZE_VARIABLES[:2]) or (tasks[host] if host < len(tasks) else _first(LOCAL_SIZE_VARIABLES[2:]))
+
+
+def _port() -> str:
+    """Where the processes meet, unless MASTER_PORT says it: torchrun's default, or a port of this step of a Slurm job, so that two on one host do not
+    meet each other."""
+    job = _first(("SLURM_JOB_ID",))
+    return "29500" if job is None else str(20000 + (101 * int(job) + int(_first(("SLURM_STEP_ID",)) or 0)) % 10000)
 
 
 def _first_host(hosts: str) -> str:

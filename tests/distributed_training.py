@@ -26,8 +26,11 @@ class Net(nn.Module):
 
 
 def made(kind=Net, seed=0):
+    """A new model on the default device, with the same values on each."""
     ampc.manual_seed(seed)
-    return kind()
+    with ampc.device("cpu"):
+        model = kind()
+    return model.to(ranks.device())
 
 
 def batch(step=0, n=8):
@@ -52,13 +55,19 @@ def trained(model, steps=4, rank=0, size=1, optimizer=None, **options):
 
 
 def row(model):
-    return ampc.cat([p.detach().reshape(-1).double() for p in model.parameters()]).numpy()
+    return ampc.cat([p.detach().reshape(-1).double() for p in model.parameters()]).cpu().numpy()
 
 
 def same_everywhere(values):
     found = [None] * dist.get_world_size()
     dist.all_gather_object(found, values)
     assert all(np.array_equal(found[0], each) for each in found)
+
+
+def no_reports():
+    """The guard has found nothing, but that models are small, and that the host waits for the decision of a step on a GPU."""
+    found = [str(r) for r in ampc.doctor.reports(clear=True) if r.rule not in ("autocast-without-effect", "step-waits")]
+    assert not found, found
 
 
 @ranks.ranks(2, 4)
@@ -112,7 +121,7 @@ def no_sync_adds_up(rank, size):
                 F.cross_entropy(one(batch(step)[0]), batch(step)[1]).backward()
             for p, q in zip(model.parameters(), one.parameters()):
                 assert ampc.allclose(p.grad, q.grad, rtol=1e-4, atol=1e-5)
-    same_everywhere([p.grad.numpy() for p in model.parameters()][0])
+    same_everywhere([p.grad.cpu().numpy() for p in model.parameters()][0])
 
 
 class Branches(nn.Module):
@@ -186,7 +195,7 @@ def hooks_send_gradients(rank, size):
     for p, q in zip(model.parameters(), plain.parameters()):
         assert ampc.allclose(p.grad, q.grad, rtol=2e-2, atol=2e-3) and not ampc.equal(p.grad, q.grad)
     assert [s[1] for s in seen] == [False] * (len(seen) - 1) + [True] and sum(s[2] for s in seen) == 6
-    same_everywhere(model.module.last.bias.grad.numpy())
+    same_everywhere(model.module.last.bias.grad.cpu().numpy())
 
 
 @ranks.ranks(2)
@@ -212,12 +221,12 @@ def hooks_of_the_library(rank, size):
 def an_overflow_on_one_rank_skips_everywhere(rank, size):
     for view in (False, True):
         model = DDP(made(), gradient_as_bucket_view=view)
-        optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cpu", init_scale=2.0**10)
+        optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler(ranks.device(), init_scale=2.0**10)
         skipped, before = [], row(model)
         for step in range(4):
             x, y = share(rank, size, step)
             optimizer.zero_grad()
-            with ampc.autocast("cpu", dtype=ampc.float16):
+            with ampc.autocast(ranks.device(), dtype=ampc.float16):
                 loss = F.cross_entropy(model(x), y)
             if step == 1 and rank == 1:  # its gradients overflow, its loss does not
                 loss = loss + _overflows(model.module.last.weight)
@@ -228,7 +237,7 @@ def an_overflow_on_one_rank_skips_everywhere(rank, size):
             scaler.update()
             skipped.append(scaler.last_step.skipped)
             same_everywhere(np.array([float(norm) if math.isfinite(float(norm)) else -1.0, scaler.get_scale(), *row(model)]))
-        assert skipped == [False, True, False, False] and scaler.get_scale() == 2.0**9 and not np.array_equal(before, row(model))
+        assert skipped == [False, True, False, False] and scaler.get_scale() == 2.0**9 and not np.array_equal(before, row(model)), (skipped, scaler.get_scale())
 
 
 class _Overflow(ampc.autograd.Function):
@@ -250,11 +259,11 @@ def the_guard_finds_nothing(rank, size):
     """Gradients that travel are not taken for edited ones, accumulated, scaled and clipped."""
     for view in (False, True):
         model = DDP(made(), gradient_as_bucket_view=view)
-        optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=0.01), ampc.amp.GradScaler("cpu", init_scale=2.0**10)
+        optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=0.01), ampc.amp.GradScaler(ranks.device(), init_scale=2.0**10)
         ampc.doctor.reports(clear=True)
         for step in range(6):
             x, y = share(rank, size, step)
-            with model.no_sync() if step % 2 == 0 else contextlib.nullcontext(), ampc.autocast("cpu", dtype=ampc.float16):
+            with model.no_sync() if step % 2 == 0 else contextlib.nullcontext(), ampc.autocast(ranks.device(), dtype=ampc.float16):
                 loss = F.cross_entropy(model(x), y)
                 scaled = scaler.scale(loss / 2)
             with model.no_sync() if step % 2 == 0 else contextlib.nullcontext():
@@ -265,14 +274,14 @@ def the_guard_finds_nothing(rank, size):
                 scaler.step(optimizer)
                 scaler.update()
                 optimizer.zero_grad(set_to_none=step == 3)
-        assert {r.rule for r in ampc.doctor.reports(clear=True)} <= {"autocast-without-effect"}
+        no_reports()
         same_everywhere(row(model))
 
 
 @ranks.ranks(2)
 def a_bad_loss_on_one_rank_keeps_every_scale(rank, size):
     model = DDP(made())
-    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cpu", init_scale=2.0**10)
+    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler(ranks.device(), init_scale=2.0**10)
     x, y = share(rank, size)
     if rank == 1:
         x = x * math.inf
@@ -287,7 +296,7 @@ def a_bad_loss_on_one_rank_keeps_every_scale(rank, size):
 @ranks.ranks(2)
 def scales_that_differ(rank, size):
     model = DDP(made())
-    scaler = ampc.amp.GradScaler("cpu", init_scale=2.0**(10 + rank))
+    scaler = ampc.amp.GradScaler(ranks.device(), init_scale=2.0**(10 + rank))
     x, y = share(rank, size)
     raised(RuntimeError, "the ranks' scales differ, they are from 1024 to 2048", scaler.scale(F.cross_entropy(model(x), y)).backward)
 
@@ -299,7 +308,7 @@ def parameters_of_sixteen_bits(rank, size):
         x, y = share(rank, size)
         F.cross_entropy(model(x.to(dtype)).float(), y).backward()
         assert all(p.grad.dtype == dtype for p in model.parameters())
-        same_everywhere(model.module.last.bias.grad.float().numpy())
+        same_everywhere(model.module.last.bias.grad.float().cpu().numpy())
 
 
 # -- batch norm ----------------------------------------------------------------------------------------------------------

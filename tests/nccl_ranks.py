@@ -1,150 +1,45 @@
 """What test_distributed_nccl.py runs in several processes, each with a simulated GPU: ``nccl_ranks.py FOLDER BACKEND`` runs every program of
 ``ranks`` below. The processes are started by mpiexec, or by variables alone."""
 
-import json
-import math
-import os
+import gc
 import sys
 import time
-import traceback
 from datetime import timedelta
 from pathlib import Path
 
-import numpy as np
 import ranks
-from ranks import Op, raised
+import sharded_checkpoints  # noqa: F401  adds its programs to those of sharded_training
+import sharded_training
+from distributed_training import made, trained
+from fully_sharded import Tower, sharded, steps_of
+from ranks import raised
+from sharded_training import Zero, close
 
 import ampc
 import ampc.distributed as dist
 from ampc import nn
+from ampc.distributed.fsdp import fully_shard
 from ampc.nn.parallel import DistributedDataParallel as DDP
 
 PROGRAMS = {}
-REDUCED = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool")
-F = nn.functional
+SHARED = {  # with the CPU's tests: by their module's programs
+    "ranks": """reductions_of_all_dtypes values_move tensors_that_do_not_lie_in_a_row a_collective_is_a_write parts_of_other_sizes objects_move
+        groups ranks_that_do_not_agree ddp_is_one_process_on_the_joined_batch no_sync_adds_up unused_parameters modules_that_differ
+        buffers_are_rank_0s hooks_send_gradients an_overflow_on_one_rank_skips_everywhere a_bad_loss_on_one_rank_keeps_every_scale
+        scales_that_differ parameters_of_sixteen_bits batch_norm_over_all_ranks""",
+    "sharded_training": """zero_is_ddp zero_keeps_its_share_of_the_state zero_saves_and_loads zero_with_a_scaler
+        join_with_buffers_accumulation_and_a_scaler neighbours_keep_the_whole_together what_a_sharded_module_is memory_of_a_rank
+        fully_shard_with_a_scaler the_norm_is_of_all_rows dtypes_by_policy the_next_group_is_gathered_ahead replicas_of_shards
+        what_fully_shard_refuses state_dicts_of_optimizers checkpoints_of_several_processes"""}
+for module in (ranks, sharded_training):
+    PROGRAMS.update({name: module.PROGRAMS[name] for name in SHARED[module.__name__].split()})
 
 
 def program(*sizes):
     return ranks.ranks(*sizes, programs=PROGRAMS)
 
 
-def of_rank(rank, dtype, shape=(3, 5)):
-    return ranks.of_rank(rank, dtype, shape).cuda()
-
-
-def values(t):
-    return t.cpu().double().numpy()
-
-
-def same(t, want):
-    assert np.array_equal(values(t), values(ampc.tensor(np.asarray(want)).to(t.dtype))), (t, want)
-
-
-def host(f):
-    """What ``f`` gives with the CPU as the default device."""
-    before = ampc.get_default_device()
-    ampc.set_default_device("cpu")
-    try:
-        return f()
-    finally:
-        ampc.set_default_device(before)
-
-
 # -- collectives -------------------------------------------------------------------------------------------------------
-
-
-@program(2, 4)
-def reductions_of_all_dtypes(rank, size):
-    for dtype in REDUCED:
-        for op in (Op.SUM, Op.AVG, Op.PRODUCT, Op.MIN, Op.MAX):
-            x = of_rank(rank, dtype)
-            if "float" not in dtype and op is Op.AVG:
-                raised(RuntimeError, "ReduceOp.AVG", dist.all_reduce, x, op)
-                continue
-            before, want = x.clone(), host(lambda dtype=dtype, op=op: ranks.reduced(op, dtype, size))
-            dist.all_reduce(x, op)
-            same(x, want)
-            x = before.clone()
-            dist.reduce(x, size - 1, op)
-            same(x, want if rank == size - 1 else values(before))
-            out = ampc.empty(3, 5, dtype=x.dtype)
-            dist.reduce_scatter(out, [before] * size, op)
-            same(out, want)
-            out = ampc.empty(15, dtype=x.dtype)
-            dist.reduce_scatter_tensor(out, ampc.cat([before.reshape(-1)] * size), op)
-            same(out.view(3, 5), want)
-    raised(RuntimeError, "NCCL has no ReduceOp.BAND", dist.all_reduce, of_rank(rank, "int32"), Op.BAND)
-    raised(RuntimeError, "NCCL has no ReduceOp.SUM of ampc.int16", dist.all_reduce, of_rank(rank, "int16"))
-
-
-@program(2, 4)
-def values_move(rank, size):
-    for dtype in (*REDUCED, "int16"):
-        x, all_ = of_rank(rank, dtype), [of_rank(r, dtype) for r in range(size)]
-        t = x.clone()
-        dist.broadcast(t, size - 1)
-        assert ampc.equal(t, all_[-1])
-        outs = [ampc.empty(3, 5, dtype=x.dtype) for _ in range(size)]
-        dist.all_gather(outs, x)
-        assert all(map(ampc.equal, outs, all_))
-        out = ampc.empty(size * 3, 5, dtype=x.dtype)
-        dist.all_gather_into_tensor(out, x)
-        assert ampc.equal(out, ampc.cat(all_))
-        outs = [ampc.empty(3, 5, dtype=x.dtype) for _ in range(size)] if rank == 1 else None
-        dist.gather(x, outs, 1)
-        assert outs is None or all(map(ampc.equal, outs, all_))
-        dist.scatter(t, [a + a for a in all_] if rank == 1 else None, 1)
-        assert ampc.equal(t, x + x)
-        outs = [ampc.empty(r + 1, dtype=x.dtype) for r in range(size)]
-        dist.all_to_all(outs, [a.reshape(-1)[:rank + 1] for a in [x] * size])
-        assert all(ampc.equal(out, all_[r].reshape(-1)[:r + 1]) for r, out in enumerate(outs))
-        out = ampc.empty(size, 5, dtype=x.dtype)
-        dist.all_to_all_single(out, x[:1].expand(size, 5))
-        assert ampc.equal(out, ampc.cat([a[:1] for a in all_]))
-
-
-@program(2)
-def tensors_that_do_not_lie_in_a_row(rank, size):
-    x = ampc.zeros(4, 6)
-    x[:, 1] = float(rank + 1)
-    dist.all_reduce(x[:, 1])
-    assert x[:, 1].tolist() == [3.0] * 4 and float(x.sum()) == 12
-    dist.broadcast(x.t(), 1)
-    p = nn.Parameter(ampc.full((2, 2), float(rank)))
-    dist.broadcast(p, 1)
-    assert p.tolist() == [[1.0, 1.0]] * 2 and p.requires_grad
-    dist.all_reduce(ampc.empty(0))
-    big = ampc.full((1_000_000,), float(rank))  # more than a channel of the stand-in holds
-    dist.all_reduce(big)
-    assert float(big.min()) == float(big.max()) == 1.0
-
-
-@program(2)
-def a_collective_is_a_write(rank, size):
-    w, x = nn.Parameter(ampc.full((32, 32), float(rank + 1))), ampc.ones(32, 32)
-    with ampc.autocast("cuda", dtype=ampc.bfloat16):
-        before = (x @ w)[0, 0].item()
-        dist.all_reduce(w)
-        after = (x @ w)[0, 0].item()
-    assert (before, after) == (32.0 * (rank + 1), 96.0)
-    y = ampc.ones(3, requires_grad=True) * 2
-    loss = (y * y).sum()
-    dist.all_reduce(y)
-    raised(RuntimeError, "", loss.backward)
-
-
-@program(2)
-def parts_of_other_sizes(rank, size):
-    out = ampc.empty(4 if rank else 2)
-    dist.all_to_all_single(out, ampc.arange(3.0) + 10 * rank, [2, 2] if rank else [1, 1], [1, 2])
-    assert out.tolist() == ([1, 2, 11, 12] if rank else [0, 10])
-    raised(RuntimeError, "rank 0 sends 2 elements to rank 1, which waits for 1", dist.all_to_all,
-           [ampc.empty(1), ampc.empty(1)], [ampc.empty(1), ampc.empty(2 - rank)])
-
-
-@program(2, 4)
-def objects_move(rank, size):
-    ranks.PROGRAMS["objects_move"][1](rank, size)
 
 
 @program(2, 4)
@@ -163,17 +58,6 @@ def messages(rank, size):
     assert rank != 0 or x.tolist() == [[10.0] * 3] * 2
     raised(ValueError, "is this process itself", dist.send, x, rank)
     raised(ValueError, "the sender must be named", dist.irecv, x)
-
-
-@program(4)
-def groups(rank, size):
-    low, high = dist.new_group([0, 1]), dist.new_group([2, 3])
-    mine = low if rank < 2 else high
-    x = ampc.full((2,), float(rank))
-    dist.all_reduce(x, group=mine)
-    assert x.tolist() == [1.0 if rank < 2 else 5.0] * 2
-    dist.broadcast(x, rank // 2 * 2 + 1, group=mine)
-    dist.destroy_process_group(mine)
 
 
 # -- beside each other ---------------------------------------------------------------------------------------------------
@@ -242,123 +126,71 @@ def a_script_stream_is_waited_for(rank, size):
 # -- training ------------------------------------------------------------------------------------------------------------
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.norm, self.last = nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Linear(16, 3)
-
-    def forward(self, x):
-        return self.last(F.gelu(self.norm(self.first(x))))
-
-
-class Plain(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(6, 16), nn.Linear(16, 3)
-
-    def forward(self, x):
-        return self.last(F.gelu(self.first(x)))
+def on_the_cpu(f):
+    """What ``f`` gives with the CPU as the default device."""
+    before = ampc.get_default_device()
+    ampc.set_default_device("cpu")
+    try:
+        return f()
+    finally:
+        ampc.set_default_device(before)
 
 
-def made(kind=Plain):
-    ampc.manual_seed(0)
-    return kind().to("cuda")
-
-
-def batch(step):
-    draw = np.random.default_rng(step)
-    return ampc.tensor(draw.normal(size=(8, 6)).astype("f4")), ampc.tensor(draw.integers(0, 3, 8))
-
-
-def trained(model, rank=0, size=1, optimizer=None, steps=3):
-    optimizer = ampc.optim.AdamW(model.parameters(), lr=0.05) if optimizer is None else optimizer
-    for step in range(steps):
-        x, y = batch(step)
-        optimizer.zero_grad()
-        F.cross_entropy(model(x[rank::size]), y[rank::size]).backward()
-        optimizer.step()
-    return np.concatenate([values(p.detach()).ravel() for p in model.parameters()])
+def one_process():
+    """Losses and parameters of a model in one process, on the CPU."""
+    model = made(Tower)
+    return trained(model, 5, optimizer=ampc.optim.AdamW(model.parameters(), lr=0.02))
 
 
 @program(2, 4)
-def ddp_is_one_process_on_the_joined_batch(rank, size):
-    want = trained(made())
-    for options in ({}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}, {"bucket_cap_mb": 1e-4}):
-        got = trained(DDP(made(), device_ids=[rank], **options), rank, size)
-        assert np.allclose(got, want, rtol=1e-4, atol=1e-5), (options, np.abs(got - want).max())
-    found = [None] * size
-    dist.all_gather_object(found, got)
-    assert all(np.array_equal(found[0], each) for each in found)
+def training_on_gpus_is_one_process_on_the_cpu(rank, size):
+    want = on_the_cpu(one_process)
+    for zero in (False, True):
+        model = DDP(made(Tower), device_ids=[rank])
+        optimizer = Zero(model.parameters(), ampc.optim.AdamW, lr=0.02) if zero else None
+        close(steps_of(model, rank, size, optimizer)[1], want)
+    for options in ({}, {"reshard_after_forward": True}, {"reshard_after_forward": False}):
+        model = sharded(made(Tower), **options)
+        assert all(p.device == p.to_local().device == ampc.device("cuda", rank) for p in model.parameters())
+        close(steps_of(model, rank, size)[1], want)
 
 
 @program(2)
-def synchronised_batch_norm(rank, size):
-    one, model = made(Net), DDP(nn.SyncBatchNorm.convert_sync_batchnorm(made(Net)))
-    want = trained(one, optimizer=ampc.optim.SGD(one.parameters(), lr=0.1))
-    got = trained(model, rank, size, ampc.optim.SGD(model.parameters(), lr=0.1))
-    assert np.allclose(got, want, rtol=1e-4, atol=1e-5), np.abs(got - want).max()
-    assert ampc.allclose(model.module.norm.running_var, one.norm.running_var)
+def parameters_of_several_devices(rank, size):
+    model = nn.Sequential(nn.Linear(2, 2, device="cpu"), nn.Linear(2, 2))
+    raised(ValueError, f"0.weight is on 'cpu' and 1.weight on 'cuda:{rank}'; move the module before", fully_shard, model)
+    fully_shard(nn.Linear(2, 2, device="cpu" if sys.argv[2] == "None" else "cuda"))
+    model = fully_shard(nn.Linear(2, 2))
+    raised(RuntimeError, "has changed its dtype or device", model.cpu)
 
 
 @program(2)
-def optimizers_that_share_their_state(rank, size):
-    want = trained(made())
-    for view in (False, True):
-        model = made()
-        optimizer = dist.optim.ZeroRedundancyOptimizer(model.parameters(), ampc.optim.AdamW, lr=0.05, parameters_as_bucket_view=view)
-        got = trained(DDP(model), rank, size, optimizer)
-        assert np.allclose(got, want, rtol=1e-4, atol=1e-5), np.abs(got - want).max()
-        optimizer.consolidate_state_dict(1)
-        assert rank != 1 or len(optimizer.state_dict()["state"]) == 4
+def memory_of_a_sharded_model(rank, size):
+    """Each process has its rows; the whole exists while its module computes."""
+    def wide():
+        return nn.Sequential(*[nn.Linear(128, 128, bias=False) for _ in range(4)])
 
-
-@program(2)
-def an_overflow_on_one_rank_skips_the_step_on_all(rank, size):
-    model = DDP(made())
-    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler(init_scale=1024.0)
-    before = [values(p.detach()) for p in model.parameters()]
-    for bad in (1, None):
-        optimizer.zero_grad()
-        x, y = batch(0)
-        loss = F.cross_entropy(model(x[rank::size]), y[rank::size]) * (math.inf if rank == bad else 1.0)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        changed = [not np.array_equal(values(p.detach()), b) for p, b in zip(model.parameters(), before)]
-        assert any(changed) is (bad is None)
-    scales = [None] * size
-    dist.all_gather_object(scales, scaler.get_scale())
-    assert scales == [scales[0]] * size
-
-
-@program(2)
-def ranks_that_end_at_different_times(rank, size):
-    model = DDP(made())
-    optimizer = ampc.optim.SGD(model.parameters(), lr=0.1)
-    with model.join():
-        for step in range(2 + rank):
-            x, y = batch(step)
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
-    found = [None] * size
-    dist.all_gather_object(found, [values(p.detach()) for p in model.parameters()])
-    assert all(np.array_equal(a, b) for a, b in zip(*found))
-
-
-# -- errors ----------------------------------------------------------------------------------------------------------------
-
-
-@program(2)
-def ranks_that_do_not_agree(rank, size):
-    for f, text in ((lambda: dist.all_reduce(ampc.ones(2 + rank)), "rank 1 calls all_reduce of 3 elements of float32, SUM, shape [3], on GPUs"),
-                    (lambda: dist.all_reduce(ampc.ones(2, dtype=(ampc.float32, ampc.float64)[rank])), "elements of float64"),
-                    (lambda: dist.broadcast(ampc.ones(2), rank), "from 1"),
-                    (lambda: dist.all_reduce(ampc.ones(2), (Op.SUM, Op.MAX)[rank]), "MAX")):
-        raised(RuntimeError, text, f)
-    x = ampc.ones(2)
-    dist.all_reduce(x)  # and the group still works
-    assert x.tolist() == [2.0, 2.0]
+    one = 128 * 128 * 4
+    gc.collect()
+    before = ampc.cuda.memory_allocated()
+    model = made(wide)
+    assert ampc.cuda.memory_allocated() - before == 4 * one
+    for layer in model:
+        fully_shard(layer)
+    fully_shard(model)
+    gc.collect()
+    own = ampc.cuda.memory_allocated() - before
+    assert 4 * one // size <= own <= 4 * one // size + 8 * 512, own  # a filled storage has a block of its own, of the smallest size
+    with ampc.no_grad():
+        for _ in range(2):
+            ampc.cuda.synchronize()
+            ampc.cuda.reset_peak_memory_stats()
+            model(ampc.ones(1, 128))
+            ampc.cuda.synchronize()
+    assert ampc.cuda.max_memory_allocated() - before <= own + 2.6 * one  # two layers, and rows on their way
+    assert ampc.cuda.memory_allocated() - before <= own + 2 * 1024
+    model[0].unshard()
+    raised(RuntimeError, "the memory of weight cannot be given back", lambda: (ampc.utils.dlpack.to_dlpack(model[0].weight.detach()), model[0].reshard()))
 
 
 @program(2)
@@ -382,6 +214,17 @@ def a_graph_captures_no_collective(rank, size):
 
 
 @program(2)
+def devices_that_differ(rank, size):
+    if sys.argv[2] == "None":  # a group of both kinds
+        here, there = ampc.ones(3), ampc.ones(3, device="cpu")
+        for f in (dist.all_reduce, lambda t: dist.broadcast(t, 0), lambda t: dist.all_reduce(t, async_op=True).wait()):
+            raised(RuntimeError, "of 3 elements of float32, SUM, on GPUs" if f is dist.all_reduce else "on GPUs", f, there if rank else here)
+        for t in (here, there):
+            dist.all_reduce(t)
+            assert t.tolist() == [2.0] * 3
+
+
+@program(2)
 def names(rank, size):
     assert dist.is_available() and dist.is_nccl_available() and dist.is_backend_available("nccl")
     alone = sys.argv[2] == "nccl"
@@ -397,31 +240,12 @@ def names(rank, size):
     raised(ValueError, "unknown backend", dist.new_group, backend="cpu:nccl")
 
 
-def run(folder, backend):
-    """Runs those for this number of processes, and writes what went wrong."""
-    dist.init_process_group(None if backend == "None" else backend, timeout=timedelta(seconds=60))
-    rank, size, wrong = dist.get_rank(), dist.get_world_size(), {}
+def prepare(rank):
+    """Each process has a GPU of its own, on which tensors lie."""
     ampc.cuda.set_device(rank)
     ampc.set_default_device(f"cuda:{rank}")
-    wanted = os.environ.get("PROGRAMS", "").split()
-    for name, (sizes, f) in PROGRAMS.items():
-        if size in sizes and (not wanted or name in wanted):
-            begin = time.monotonic()
-            try:
-                f(rank, size)
-                text = ""
-            except Exception:
-                text = traceback.format_exc()
-            wrong[name] = text, time.monotonic() - begin
-            try:
-                dist.barrier()
-            except Exception:
-                wrong[name] = wrong[name][0] + traceback.format_exc(), 0
-                break
-    Path(folder, f"{rank}.json").write_text(json.dumps(wrong))
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     sys.modules["nccl_ranks"] = sys.modules["__main__"]
-    run(*sys.argv[1:3])
+    ranks.run(sys.argv[1], PROGRAMS, None if sys.argv[2] == "None" else sys.argv[2], prepare)

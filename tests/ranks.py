@@ -1,7 +1,9 @@
 """What test_distributed.py runs in several processes: ``mpiexec -n 2 python ranks.py FOLDER`` runs every function with ``@ranks(2)``, and each
-process writes what went wrong in which function to a file of FOLDER. All processes run the same functions in the same order."""
+process writes what went wrong in which function to a file of FOLDER. All processes run the same functions in the same order. Tensors lie on the
+default device; nccl_ranks.py runs some of the functions on GPUs."""
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -17,6 +19,7 @@ import ampc.distributed as dist
 PROGRAMS = {}  # name -> (sizes, function)
 REDUCED = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool")
 Op = dist.ReduceOp
+BITWISE = Op.BAND, Op.BOR, Op.BXOR
 
 
 def ranks(*sizes, programs=PROGRAMS):
@@ -36,6 +39,23 @@ def raised(kind, text, f, *args, **kwargs):
         raise AssertionError(f"{f.__name__} raised nothing; expected {kind.__name__} with {text!r}")
 
 
+def device():
+    """The kind of the default device."""
+    return ampc.get_default_device().type
+
+
+def array(t):
+    """Its values as float64, on the CPU."""
+    return t.detach().cpu().double().numpy()
+
+
+def is_reduced(dtype, op):
+    """Whether the default device's backend reduces values of the dtype."""
+    if (dtype == "int16" or op in BITWISE) and device() == "cuda":  # by NCCL
+        return False
+    return op not in BITWISE if "float" in dtype else op is not Op.AVG
+
+
 def of_rank(rank, dtype, shape=(3, 5)):
     """Values that every process can compute for every rank."""
     values = np.random.default_rng(rank).integers(0, 2 if dtype == "bool" else 7, shape)
@@ -44,7 +64,7 @@ def of_rank(rank, dtype, shape=(3, 5)):
 
 def reduced(op, dtype, size):
     """The reduction over all ranks by NumPy, as float64 or integers."""
-    all_ = np.stack([of_rank(r, dtype).double().numpy().astype("f8" if "float" in dtype else "i8") for r in range(size)])
+    all_ = np.stack([array(of_rank(r, dtype)).astype("f8" if "float" in dtype else "i8") for r in range(size)])
     f = {Op.SUM: np.add, Op.AVG: np.add, Op.PRODUCT: np.multiply, Op.MIN: np.minimum, Op.MAX: np.maximum, Op.BAND: np.bitwise_and,
          Op.BOR: np.bitwise_or, Op.BXOR: np.bitwise_xor}[op]
     found = f.reduce(all_)
@@ -52,8 +72,7 @@ def reduced(op, dtype, size):
 
 
 def same(t, want):
-    t = ampc.tensor(want).to(t.dtype) if t is None else t
-    assert np.array_equal(t.double().numpy(), ampc.tensor(np.asarray(want)).to(t.dtype).double().numpy()), (t, want)
+    assert np.array_equal(array(t), array(ampc.tensor(np.asarray(want)).to(t.dtype))), (t, want)
 
 
 # -- reductions --------------------------------------------------------------------------------------------------------
@@ -64,7 +83,7 @@ def reductions_of_all_dtypes(rank, size):
     for dtype in REDUCED:
         for op in (Op.SUM, Op.AVG, Op.PRODUCT, Op.MIN, Op.MAX, Op.BAND, Op.BOR, Op.BXOR):
             x = of_rank(rank, dtype)
-            if ("float" in dtype and op in (Op.BAND, Op.BOR, Op.BXOR)) or ("float" not in dtype and op is Op.AVG):
+            if not is_reduced(dtype, op):
                 raised(RuntimeError, f"ReduceOp.{op.name}", dist.all_reduce, x, op)
                 continue
             before, want = x.clone(), reduced(op, dtype, size)
@@ -72,7 +91,7 @@ def reductions_of_all_dtypes(rank, size):
             same(x, want)
             x = before.clone()
             dist.reduce(x, size - 1, op)
-            same(x, want if rank == size - 1 else before.double().numpy())
+            same(x, want if rank == size - 1 else array(before))
             out = ampc.empty(3, 5, dtype=x.dtype)
             dist.reduce_scatter(out, [before] * size, op)
             same(out, want)
@@ -101,13 +120,16 @@ def tensors_that_do_not_lie_in_a_row(rank, size):
     assert p.tolist() == [[1.0, 1.0]] * 2 and p.requires_grad
     e = ampc.empty(0)
     dist.all_reduce(e)
+    big = ampc.full((1_000_000,), float(rank))  # more than fits into shared memory at once
+    dist.all_reduce(big)
+    assert float(big.min()) == float(big.max()) == 1.0
 
 
 @ranks(2)
 def a_collective_is_a_write(rank, size):
     """Caches of weights and backward passes see it."""
     w, x = ampc.nn.Parameter(ampc.full((32, 32), float(rank + 1))), ampc.ones(32, 32)
-    with ampc.autocast("cpu", dtype=ampc.bfloat16):
+    with ampc.autocast(device(), dtype=ampc.bfloat16):
         before = (x @ w)[0, 0].item()
         dist.all_reduce(w)
         after = (x @ w)[0, 0].item()
@@ -200,7 +222,7 @@ def groups(rank, size):
     low, high = dist.new_group([1, 0]), dist.new_group([2, 3])
     mine, other = (low, high) if rank < 2 else (high, low)
     assert other is dist.group.NON_GROUP_MEMBER and dist.get_rank(other) == dist.get_world_size(other) == -1
-    assert dist.get_rank(mine) == rank % 2 and dist.get_world_size(mine) == 2 and dist.get_backend(mine) == "mpi"
+    assert dist.get_rank(mine) == rank % 2 and dist.get_world_size(mine) == 2 and dist.get_backend(mine) == dist.get_backend()
     assert dist.get_process_group_ranks(mine) == [rank // 2 * 2, rank // 2 * 2 + 1]
     assert dist.get_global_rank(mine, 1) == rank // 2 * 2 + 1 and dist.get_group_rank(mine, rank) == rank % 2
     x = ampc.full((2,), float(rank))
@@ -248,11 +270,32 @@ def ranks_that_do_not_agree(rank, size):
                      (lambda: dist.broadcast(ampc.ones(2), rank), ("from 0", "from 1")),
                      (lambda: dist.barrier() if rank else dist.all_reduce(ampc.ones(2)), ("rank 1 calls barrier",)),
                      (lambda: dist.all_reduce(ampc.ones(2), (Op.SUM, Op.MAX)[rank]), ("SUM", "MAX"))):
-        for text in texts[:1]:
-            raised(RuntimeError, text, f)
+        raised(RuntimeError, texts[rank % len(texts)], f)
     x = ampc.ones(2)
     dist.all_reduce(x)  # and the group still works
     assert x.tolist() == [2.0, 2.0]
+
+
+@ranks(2)
+def a_forked_process_is_no_rank(rank, size):
+    """Were it one, rank 1 would take its values for rank 0's."""
+    if rank == 0:
+        child = os.fork()
+        if child == 0:
+            try:
+                x = ampc.full((3,), 100.0)
+                for f in (lambda: dist.all_reduce(x), lambda: dist.all_reduce(x, async_op=True), dist.barrier, lambda: dist.send(x, 1),
+                          dist.monitored_barrier, lambda: dist.new_group([0]), lambda: dist.all_gather_object([None] * 2, 1)):
+                    raised(dist.DistBackendError, "a forked process takes no part", f)
+                assert dist.get_rank() == 0 and dist.is_initialized()
+                dist.destroy_process_group()
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+    x = ampc.ones(3)
+    dist.all_reduce(x)
+    assert x.tolist() == [2.0] * 3 and (rank or os.waitpid(child, 0)[1] == 0)
 
 
 @ranks(2)
@@ -299,12 +342,14 @@ def shared_folder():
     return Path(folder[0])
 
 
-def run(folder, programs):
-    """Runs those for this number of processes, and writes what went wrong."""
-    dist.init_process_group(timeout=timedelta(seconds=30))
+def run(folder, programs, backend=None, prepare=bool):
+    """Runs those for this number of processes, or of these the ones that PROGRAMS names, and writes what went wrong. ``prepare(rank)`` comes first."""
+    dist.init_process_group(backend, timeout=timedelta(seconds=30))
     rank, size, wrong = dist.get_rank(), dist.get_world_size(), {}
+    wanted = os.environ.get("PROGRAMS", "").split()
+    prepare(rank)
     for name, (sizes, f) in programs.items():
-        if size in sizes:
+        if size in sizes and (not wanted or name in wanted):
             begin = time.monotonic()
             try:
                 f(rank, size)
@@ -313,7 +358,7 @@ def run(folder, programs):
                 text = traceback.format_exc()
             wrong[name] = text, time.monotonic() - begin
             try:
-                dist.monitored_barrier(timeout=timedelta(seconds=10))
+                dist.barrier()
             except Exception:
                 wrong[name] = wrong[name][0] + traceback.format_exc(), 0
                 break

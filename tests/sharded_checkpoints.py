@@ -5,7 +5,7 @@ import os
 import numpy as np
 from distributed_training import made, trained
 from fully_sharded import Tower, full_row, sharded, steps_of
-from ranks import raised, shared_folder
+from ranks import device, raised, shared_folder
 from sharded_training import close, ranks
 
 import ampc
@@ -40,7 +40,7 @@ def state_dicts_of_optimizers(rank, size):
             for key, value in values.items():
                 if isinstance(value, ampc.Tensor) and value.ndim:
                     assert isinstance(shards["state"][name][key], DTensor) and full["state"][name][key].shape == value.shape
-                    close(full["state"][name][key].numpy(), value.numpy())
+                    close(full["state"][name][key].cpu().numpy(), value.cpu().numpy())
         assert [g["params"] for g in full["param_groups"]] == [[name for name, _ in model.named_parameters()]]
         on_zero = get_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
         assert [bool(each) for each in on_zero] == [rank == 0] * 2
@@ -90,7 +90,7 @@ def checkpoints_of_several_processes(rank, size):
         assert len(os.listdir(folder)) == size + 1
     makers = [lambda: sharded(made(Tower, seed=5)), lambda: made(Tower, seed=5)]
     if size == 4:
-        mesh = init_device_mesh("cpu", (2, 2))
+        mesh = init_device_mesh(device(), (2, 2))
         makers.append(lambda: sharded(made(Tower, seed=5), mesh=mesh))
     want = full_row(model)
     moments = get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True))["state"]

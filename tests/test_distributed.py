@@ -141,8 +141,10 @@ dist.init_process_group(timeout=timedelta(seconds=2))
 dist.barrier()
 if dist.get_rank() == 1:
     {}
-dist.all_reduce(ampc.ones(3))
+{}
 """
+MEETS = {"all_reduce of 3 elements of float32": "dist.all_reduce(ampc.ones(3))", "connecting group of 3": "dist.new_group([0, 1, 2])",
+         "connecting gradients of DistributedDataParallel": "ampc.nn.parallel.DistributedDataParallel(ampc.nn.Linear(2, 2))"}
 
 
 @pytest.mark.parametrize("what, text", [
@@ -150,7 +152,19 @@ dist.all_reduce(ampc.ones(3))
     ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"), ("sys.exit(3)", "rank 1 has ended without it")],
     ids=["killed", "hung", "raised", "exited"])
 def test_a_rank_that_fails(tmp_path, what, text):
-    (tmp_path / "train.py").write_text(FAILS.format(what))
-    done = start(3, tmp_path / "train.py", timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
+    ends_in_time(tmp_path, FAILS.format(what, MEETS["all_reduce of 3 elements of float32"]), text, "all_reduce of 3 elements of float32")
+
+
+@pytest.mark.parametrize("meets", list(MEETS)[1:], ids=["group", "model"])
+@pytest.mark.parametrize("what, text", [("time.sleep(60)", "has not ended within 2 s"), ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError")],
+                         ids=["hung", "raised"])
+def test_a_rank_that_does_not_come_to_a_new_group(tmp_path, meets, what, text):
+    """Others do not wait for it in MPI, where no signal would reach them."""
+    ends_in_time(tmp_path, FAILS.format(what, MEETS[meets]), text, meets)
+
+
+def ends_in_time(folder, script, *texts):
+    (folder / "train.py").write_text(script)
+    done = start(3, folder / "train.py", timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
     assert done.returncode != 0 and done.stderr.count("Traceback") >= 2, done.stderr
-    assert "DistBackendError" in done.stderr and text in done.stderr and "all_reduce of 3 elements of float32" in done.stderr
+    assert "DistBackendError" in done.stderr and all(text in done.stderr for text in texts), done.stderr

@@ -21,7 +21,9 @@ if launch.mpiexec() is None:
     pytest.skip("there is no mpiexec", allow_module_level=True)
 ROOT = os.path.dirname(os.path.dirname(nccl_ranks.ampc.__file__))
 SETS = [(2, "None"), (4, "None"), (2, "nccl"), (2, "env")]
-CASES = [(size, how, name) for size, how in SETS for name, (sizes, _) in nccl_ranks.PROGRAMS.items() if size in sizes]
+OF_PAIRS = set(nccl_ranks.SHARED["sharded_training"].split()) - {"neighbours_keep_the_whole_together", "replicas_of_shards"}
+CASES = [(size, how, name) for size, how in SETS for name, (sizes, _) in nccl_ranks.PROGRAMS.items()
+         if size in sizes and (name not in OF_PAIRS or (size == 2 and how != "nccl"))]
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +59,12 @@ def found(tmp_path_factory, simulator):
     def get(size, how):
         if (size, how) not in kept:
             folder = tmp_path_factory.mktemp("ranks")
+            options = {**simulator, "PROGRAMS": " ".join(name for n, way, name in CASES if (n, way) == (size, how))}
             if how == "env":
-                statuses, said = start_by_variables(size, "nccl_ranks.py", folder, "nccl", timeout=120, **simulator)
+                statuses, said = start_by_variables(size, "nccl_ranks.py", folder, "nccl", timeout=240, **options)
                 output = "".join(said)
             else:
-                done = start(size, "nccl_ranks.py", folder, how, timeout=120, **simulator)
+                done = start(size, "nccl_ranks.py", folder, how, timeout=240, **options)
                 statuses, output = [done.returncode], done.stdout + done.stderr
             files = (folder / f"{r}.json" for r in range(size))
             kept[size, how] = [json.loads(f.read_text()) if f.exists() else {} for f in files], output, statuses
@@ -188,6 +191,73 @@ WAYS = {"killed": ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1"),
                                                                "NCCL: internal error (3): a failure that was asked for")}
 
 
+LOCKED = """
+import ctypes, os, sys, time
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group("nccl", timeout=timedelta(seconds=2))
+rank = dist.get_rank()
+ampc.cuda.set_device(rank)
+folder = os.environ["AMPC_CUDA_LIBS"]
+driver = ctypes.PyDLL(os.path.join(folder, "libcuda.so.1"))  # whose calls keep Python's lock
+group = dist.new_group()
+x = ampc.ones(3, device="cuda")
+dist.all_reduce(x, group=group)
+group.checks = False
+if rank == 1:
+    ctypes.CDLL(os.path.join(folder, "libnccl.so.2")).ampc_simulate_nccl(0, 0, 1, 0)
+work = dist.all_reduce(x, group=group, async_op=True)
+begin = time.monotonic()
+if rank == 1:
+    context = ctypes.c_void_p()
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 1)
+    driver.cuCtxSetCurrent(context)
+    driver.cuCtxSynchronize()
+    print(f"returned after {time.monotonic() - begin:.1f} s", flush=True)
+work.wait(timedelta(seconds=20))
+"""
+
+
+def test_a_rank_that_waits_with_pythons_lock_ends(tmp_path, simulator):
+    (tmp_path / "train.py").write_text(LOCKED)
+    statuses, said = start_by_variables(2, tmp_path / "train.py", timeout=60, **simulator)
+    assert all(statuses) and "all_reduce of 3 elements of float32, SUM has not ended within 2 s" in said[0], said
+    assert 3 < float(said[1].split("returned after ")[1].split()[0]) < 10 and "DistBackendError" in said[1], said
+
+
+HANGS = """
+import sys, time
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group("nccl", timeout=timedelta(seconds=3))
+ampc.cuda.set_device(dist.get_rank())
+x = ampc.ones(3, device="cuda")
+dist.all_reduce(x)
+if dist.get_rank() == 1:
+    time.sleep(15)
+begin = time.monotonic()
+try:
+    dist.broadcast(x, 0)
+finally:
+    print(f"after {time.monotonic() - begin:.0f} s", flush=True)
+"""
+
+
+def test_a_rank_that_hangs_is_named_without_mpi(tmp_path, simulator):
+    """By all others, with what they wait in, and what it has begun last."""
+    (tmp_path / "train.py").write_text(HANGS)
+    statuses, said = start_by_variables(3, tmp_path / "train.py", timeout=60, **simulator)
+    assert all(statuses), said
+    for rank in (0, 2):
+        assert "broadcast of 3 elements of float32, from 0" in said[rank] and "rank 1" in said[rank], said[rank]
+        assert int(said[rank].split("after ")[1].split()[0]) <= 8, said[rank]
+    assert any("the last it began was all_reduce of 3 elements" in text or "the last that rank 1 began was all_reduce of 3 elements" in text
+               for text in said), said
+    assert "DistBackendError: rank 1 waits in broadcast" in said[1] and "has failed: broadcast of 3 elements of float32" in said[1], said[1]
+
+
 @pytest.mark.parametrize("way, how", [*((way, "mpi") for way in WAYS), ("killed", "env"), ("hung", "env"), ("lost", "env")])
 def test_a_rank_that_fails(tmp_path, simulator, way, how):
     what, text = WAYS[way]
@@ -200,6 +270,42 @@ def test_a_rank_that_fails(tmp_path, simulator, way, how):
         output = "".join(said)
     assert any(statuses) and "no error" not in output and "DistBackendError" in output and text in output, output
     assert how == "mpi" or all(statuses), output
+    assert (how, way) != ("env", "hung") or "rank 1 has not come to it (the last it began was all_reduce of 3 elements" in output, output
+
+
+DESTROYS = """
+import ctypes, os, sys
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+dist.init_process_group("nccl", timeout=timedelta(seconds=2))
+ampc.cuda.set_device(dist.get_rank())
+group = dist.new_group()
+x = ampc.ones(3, device="cuda")
+dist.all_reduce(x, group=group)
+group.checks = False
+stand_in = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libnccl.so.2"))
+stand_in.ampc_simulate_nccl(0, 0, 1, 0)
+dist.all_reduce(x, group=group, async_op=True)  # never waited for, and it never ends
+try:
+    dist.destroy_process_group()
+except dist.DistBackendError as error:
+    print("told:", error)
+assert not dist.is_initialized()
+for group in (None, group):
+    try:
+        dist.destroy_process_group(group)
+    except ValueError as error:
+        print("again:", error)
+"""
+
+
+def test_groups_are_gone_after_destroy_though_an_operation_has_failed(tmp_path, simulator):
+    (tmp_path / "train.py").write_text(DESTROYS)
+    statuses, said = start_by_variables(2, tmp_path / "train.py", timeout=60, **simulator)
+    for text in said:
+        assert "told: all_reduce of 3 elements of float32, SUM has not ended within 2 s" in text or "told: rank" in text, said
+        assert "again: destroy_process_group: expected a group" in text and "AssertionError" not in text, said
 
 
 # -- the start without MPI ---------------------------------------------------------------------------------------------------
@@ -240,6 +346,32 @@ def test_torchrun_itself_may_listen_at_the_port(tmp_path, simulator):
         assert statuses == [0, 0], said
         statuses, said = start_by_variables(2, tmp_path / "train.py", 1, MASTER_PORT=port, ranks=[0], **simulator)
         assert statuses == [1] and f"rank 0 cannot listen at port {port}" in said[0] and "set MASTER_PORT to a free one" in said[0], said
+
+
+SRUN = """
+import os, subprocess, sys
+layout = [int(n) for n in sys.argv[1].split(",")]
+for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+    os.environ.pop(name, None)
+shared = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0", "SLURM_NTASKS": str(sum(layout)), "SLURM_STEP_NUM_TASKS": str(sum(layout)),
+          "SLURM_STEP_NODELIST": "127.0.0.[1-2,7]", "SLURM_JOB_NODELIST": "127.0.0.[1-9]", "SLURM_LAUNCH_NODE_IPADDR": "10.9.8.7",
+          "SLURM_STEP_TASKS_PER_NODE": sys.argv[1]}
+places = [(node, local) for node, count in enumerate(layout) for local in range(count)]
+started = [subprocess.Popen(sys.argv[2:], env={**os.environ, **shared, "SLURM_PROCID": str(rank), "SLURM_NODEID": str(node), "SLURM_LOCALID": str(local)})
+           for rank, (node, local) in enumerate(places)]
+sys.exit(max(p.wait() for p in started))
+"""
+
+
+@pytest.mark.parametrize("program", [("train.py",), ("-m", "ampc", "run", "train.py")], ids=["python", "ampc run"])
+def test_srun_starts_them(tmp_path, simulator, program):
+    """A stand-in for srun: two tasks on the first host of its list, one on the second, and no PMI that mpi4py would know."""
+    (tmp_path / "srun.py").write_text(SRUN)
+    (tmp_path / "train.py").write_text(MEETS.format("'nccl'") + "import os\nprint(os.environ['LOCAL_RANK'], os.environ['LOCAL_WORLD_SIZE'])\n")
+    done = subprocess.run([sys.executable, "srun.py", "2,1", sys.executable, *program, "20"], cwd=tmp_path, env={**os.environ, **simulator,
+                          "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0 and done.stdout.count("[6.0, 6.0, 6.0] nccl") == 3, done.stderr
+    assert all(text in done.stdout for text in ("0 2", "1 2", "0 1")), done.stdout
 
 
 def test_torchs_own_launcher_starts_them(tmp_path, simulator):

@@ -19,6 +19,7 @@ import sharded_training
 import ampc
 from ampc import _launcher as launch
 from ampc.autograd import engine
+from ampc.distributed import checkpoint
 
 pytestmark = pytest.mark.cpu
 if launch.mpiexec() is None:
@@ -59,6 +60,27 @@ def test_sharded(found, size, name):
 @pytest.mark.parametrize("size", [2, 4])
 def test_all_end_well(found, size):
     assert found(size)[0].returncode == 0, found(size)[0].stderr
+
+
+def test_a_damaged_checkpoint_is_an_error(tmp_path):
+    """Wherever a file is cut or changed, load names the file, or has the values of a file that still is one."""
+    checkpoint.save({"w": ampc.ones(4, 3), "n": 3}, checkpoint_id=tmp_path)
+    raised = 0
+    for name in os.listdir(tmp_path):
+        good = (tmp_path / name).read_bytes()
+        for at in range(0, len(good), 5):
+            for bad in (good[:at], good[:at] + b'"' + good[at + 1:], good[:at] + b"\xff" + good[at + 1:], good[:at] + b"7" + good[at + 1:]):
+                (tmp_path / name).write_bytes(bad)
+                try:
+                    checkpoint.load({"w": ampc.zeros(4, 3), "n": 0}, checkpoint_id=tmp_path)
+                except (RuntimeError, FileNotFoundError) as error:
+                    raised += str(error).startswith("load: ")
+        (tmp_path / name).write_bytes(good)
+    for text in (b"[]", b'{"0": 3}', b'{"0": {"dtype": ["F32"], "shape": [4, 3], "data_offsets": [0, 48]}}', b"[" * 100_000):
+        (tmp_path / next(n for n in os.listdir(tmp_path) if n != "index.json")).write_bytes(len(text).to_bytes(8, "little") + text + bytes(48))
+        with pytest.raises(RuntimeError, match="is damaged|does not hold"):
+            checkpoint.load({"w": ampc.zeros(4, 3)}, checkpoint_id=tmp_path)
+    assert raised > 200
 
 
 # -- torch as the judge --------------------------------------------------------------------------------------------------

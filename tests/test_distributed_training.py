@@ -227,9 +227,12 @@ NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", 
     ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
       "SLURM_PROCID": "0", "SLURM_STEP_TASKS_PER_NODE": "1"}, ("1", "2", "1", "2", "127.0.0.1", "29500")),  # mpiexec in the script of a job
     ({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, ("3", "4", "1", "2", "127.0.0.1", "29500")),
-    ({"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}, (None,) * 6)], ids=["three hosts", "pmix", "names", "mpiexec", "mpich", "a job's script"])
+    ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIST": "node[01-03,7]", "SLURM_JOB_ID": "1234", "SLURM_STEP_ID": "2"},
+     ("0", "4", "0", "4", "node01", "24636")),
+    ({"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}, (None,) * 6)], ids=["three hosts", "pmix", "names", "mpiexec", "mpich", "a step", "a job's script"])
 def test_who_is_who(monkeypatch, given, want):
-    for name in {*NAMES, *launch.RANK_VARIABLES, *launch.SIZE_VARIABLES, *launch.LOCAL_VARIABLES, *launch.LOCAL_SIZE_VARIABLES, "SLURM_STEP_TASKS_PER_NODE"}:
+    for name in {*NAMES, *launch.RANK_VARIABLES, *launch.SIZE_VARIABLES, *launch.LOCAL_VARIABLES, *launch.LOCAL_SIZE_VARIABLES, "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID",
+                 "SLURM_STEP_ID"}:
         monkeypatch.setenv(name, "")  # so that what is set below is taken away again
         monkeypatch.delenv(name)
     for name, value in given.items():

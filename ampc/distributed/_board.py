@@ -114,8 +114,13 @@ class Board:
             if slot is None:
                 texts.append(f"rank {rank} is on another host")
             elif slot["entered"][group % GROUPS] < number:
-                texts.append(f"rank {rank} has not come to it (the last it began was {_doing(slot)})")
+                texts.append(not_come(rank, _doing(slot)))
         return "; ".join(texts) or "all ranks have begun it"
+
+
+def not_come(rank: int, doing: str) -> str:
+    """Of a rank that has not begun an operation, in words, with the last one that it has."""
+    return f"rank {rank} has not come to it (the last it began was {doing or 'nothing'})"
 
 
 def _count(name: str, text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+from typing import Any, Callable, List, Sequence
 
 from .. import _C, _ops
 from .._C import Tensor
@@ -61,6 +61,13 @@ def spread(tensors: List[Tensor], moved: Tensor) -> None:
     for t in tensors:
         bring_back(t, moved[begin:begin + t.numel()])
         begin += t.numel()
+
+
+def placing(outs: List[Tensor], moved: Tensor) -> Callable[[], None]:
+    """What brings ``moved`` into tensors of its parts, or into one tensor, whose own memory it may be."""
+    if len(outs) == 1 and outs[0].numel() == moved.numel():
+        return lambda: bring_back(outs[0], moved)
+    return lambda: spread(outs, moved.view(-1))
 
 
 def settled(t: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ._over_nccl import Operation
     from .groups import ProcessGroup
 
+GRACE = 2.0  # seconds after the timeout, in which this thread has not been able to run: the core breaks the group off then
 _operations: List[Operation] = []
 _change = threading.Condition()
 _threads: List[threading.Thread] = []

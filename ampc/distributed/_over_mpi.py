@@ -12,7 +12,7 @@ from .._C import Tensor
 from . import _mpi
 from ._agreement import agree, check, described, submit
 from ._halves import Halves
-from ._memory import bring_back, memory, row, settled, spread
+from ._memory import bring_back, memory, placing, row, settled
 from ._shared import MOST
 from .reductions import HALVES, ReduceOp, type_and_op, type_of_bytes, widened
 from .work import Message, Transfer, Work
@@ -123,38 +123,32 @@ class OverMPI:
 
     def all_gather(self, what: str, t: Tensor, outs: List[Tensor], async_op: bool, result: Any) -> Optional[Work]:
         """Into tensors of the ranks, or one for all."""
-        members = self._group
-        MPI, given = _mpi.start(), row(t)
-        total = t.numel() * members.size()
-        moved = row(outs[0]) if len(outs) == 1 and outs[0].numel() == total else make.empty(total, dtype=t.dtype, device="cpu")
-        kind, same = type_of_bytes(MPI, t), described(what, t)
-        source, target = [memory(MPI, given), given.numel(), kind], [memory(MPI, moved), t.numel(), kind]
-        shape, shared, here = f", shape {list(t.shape)}", members.shared, members.on_one_host
-
-        def f() -> None:
-            if shared is not None and here:
-                check(members, shared.all_gather(same, given, moved), same + shape)
-                return
-            agree(members, same, shape)
-            members.comm.Allgather(source, target)
-
-        finish = (lambda: bring_back(outs[0], moved)) if len(outs) == 1 else (lambda: spread(outs, moved))
-        return submit(members, async_op, same, f, result, finish, given, here)
+        return self._collect(described(what, t), t, outs, None, async_op, result)
 
     def gather(self, t: Tensor, outs: List[Tensor], root: int, async_op: bool, result: Any) -> Optional[Work]:
         """``outs`` are empty in others than the root."""
-        members = self._group
-        here = members.rank() == root
-        MPI, given = _mpi.start(), row(t)
-        moved = make.empty(t.numel() * members.size() if here else 0, dtype=t.dtype, device="cpu")
-        kind, same = type_of_bytes(MPI, t), described("gather", t, f"to {root}")
-        source, target = [memory(MPI, given), given.numel(), kind], [memory(MPI, moved), t.numel(), kind] if here else None
+        return self._collect(described("gather", t, f"to {root}"), t, outs, root, async_op, result)
+
+    def _collect(self, same: str, t: Tensor, outs: List[Tensor], root: Optional[int], async_op: bool, result: Any) -> Optional[Work]:
+        """All ranks' values, in the root, or with None in each."""
+        members, MPI, given = self._group, _mpi.start(), row(t)
+        total = t.numel() * members.size() if outs else 0
+        moved = row(outs[0]) if len(outs) == 1 and outs[0].numel() == total else make.empty(total, dtype=t.dtype, device="cpu")
+        kind, shape = type_of_bytes(MPI, t), f", shape {list(t.shape)}"
+        source, target = [memory(MPI, given), given.numel(), kind], [memory(MPI, moved), t.numel(), kind] if outs else None
+        shared = members.shared if members.on_one_host and root is None else None
 
         def f() -> None:
-            agree(members, same, f", shape {list(t.shape)}")
-            members.comm.Gather(source, target, root)
+            if shared is not None:
+                check(members, shared.all_gather(same, given, moved), same + shape)
+                return
+            agree(members, same, shape)
+            if root is None:
+                members.comm.Allgather(source, target)
+            else:
+                members.comm.Gather(source, target, root)
 
-        return submit(members, async_op, same, f, result, lambda: spread(outs, moved), given)
+        return submit(members, async_op, same, f, result, placing(outs, moved), given, here=shared is not None)
 
     def scatter(self, t: Tensor, parts: List[Tensor], root: int, async_op: bool, result: Any) -> Optional[Work]:
         """``parts`` are empty in others than the root."""
@@ -174,8 +168,7 @@ class OverMPI:
     def exchange(self, what: str, outs: List[Tensor], parts: List[Tensor], counts: Any, async_op: bool, result: Any) -> Optional[Work]:
         """Row i of ``parts`` goes to rank i, and that of ``outs`` comes from it; of one tensor each, rows are of so many elements."""
         members, given = self._group, _in_a_row(parts)
-        one = len(outs) == 1 and outs[0].numel() == sum(counts[1])
-        moved = row(outs[0]) if one else make.empty(sum(counts[1]), dtype=given.dtype, device="cpu")
+        moved = row(outs[0]) if len(outs) == 1 and outs[0].numel() == sum(counts[1]) else make.empty(sum(counts[1]), dtype=given.dtype, device="cpu")
         MPI, same = _mpi.start(), f"{what} of {given.dtype.name}"
         kind = type_of_bytes(MPI, given)
         source, target = [memory(MPI, given), counts[0], kind], [memory(MPI, moved), counts[1], kind]
@@ -185,7 +178,7 @@ class OverMPI:
             _check_counts(members, what, *counts)
             members.comm.Alltoallv(source, target)
 
-        return submit(members, async_op, same, f, result, (lambda: bring_back(outs[0], moved)) if one else (lambda: spread(outs, moved)), given)
+        return submit(members, async_op, same, f, result, placing(outs, moved), given)
 
     def barrier(self, async_op: bool, device_ids: Any) -> Optional[Work]:
         """``device_ids`` are of a group of GPUs."""

@@ -19,7 +19,7 @@ from ..cuda.streams import Event, ExternalStream, current_stream
 from . import _nccl_watch
 from ._agreement import agree, described, submit
 from ._gpus import number_of_gpu, why_no_nccl
-from ._memory import bring_back, spread
+from ._memory import bring_back, placing
 from .errors import DistBackendError
 from .reductions import ReduceOp
 from .work import SLICE, Message, Work, seconds_of
@@ -58,8 +58,15 @@ class Connection:
 
     def state(self, what: str) -> bool:
         """Whether the last call is in progress. DistBackendError for what NCCL has found since."""
+        return self._ask(_C._nccl_state, what)
+
+    def check(self, what: str) -> None:
+        """DistBackendError where the core has broken the group off: the stream is done then, and has no values."""
+        self._ask(_C._nccl_check, what)
+
+    def _ask(self, question: Callable[[Any], Any], what: str) -> Any:
         try:
-            return _C._nccl_state(self._end)
+            return question(self._end)
         except RuntimeError as error:
             self._group.fail(f"rank {self._group.own_rank} in {what}: {error}")
 
@@ -74,6 +81,7 @@ class Connection:
         except RuntimeError as error:
             self._group.fail(f"rank {self._group.own_rank} in {what}: {error}")
         self.settle(what)
+        _C._nccl_watch(self._end, self._group.seconds + _nccl_watch.GRACE)
         operation = Operation(self._group, what, number, self, self.stream.record_event(), None if is_kept else calls)
         _nccl_watch.add(operation)
         return operation
@@ -101,8 +109,13 @@ class Operation:
         self.error = self.error or error
 
     def is_over(self) -> bool:
-        """Whether its stream has come to its end, or never will."""
-        return self.error is not None or self.done.query()
+        """Whether its stream has come to its end, or never will. DistBackendError where it has none of its values."""
+        if self.error is not None:
+            return True
+        over = self.done.query()
+        if over:
+            self.connection.check(self.what)
+        return over
 
     def wait_on_host(self, limit: float) -> None:
         """Waits until it is over. DistBackendError where it is not within the limit, or has failed."""
@@ -141,6 +154,7 @@ class Queued(Work):
         if operation.error is not None:
             raise operation.error
         self._group.need(self._what)
+        operation.connection.check(self._what)
         operation.done.wait(current_stream(operation.connection.stream._index))
         finish, self._finish = self._finish, None
         if finish is not None:
@@ -199,13 +213,13 @@ class OverNCCL:
 
     # -- running
 
-    def _run(self, t: Tensor, same: str, more: str, calls: List[Call], async_op: bool, result: Any, finish: Any = None,
-             compare: bool = True) -> Optional[Work]:
+    def _run(self, t: Tensor, same: str, more: str, calls: List[Call], async_op: bool, result: Any,
+             finish: Any = None) -> Optional[Work]:
         group, connection = self._group, self._connections[t.device.index or 0]
         _C._nccl_refuse_capture()
         group.need(same.split()[0])
-        if group.checks and group.size() > 1 and compare:
-            submit(group, False, same, lambda: agree(group, same, more + ", on GPUs"), None, None, here=group.on_one_host)
+        if group.checks and group.size() > 1:
+            submit(group, False, same, lambda: agree(group, same + ", on GPUs", more), None, None, here=group.on_one_host)
         else:
             group.enter(same)
         work = Queued(connection.queue(same, group.last_number, calls), result, finish)
@@ -248,7 +262,7 @@ class OverNCCL:
         """Into tensors of the ranks, or one for all."""
         given, total = _own_row(t), t.numel() * self._group.size()
         moved = self._room(outs, total, t)
-        return self._run(t, described(what, t), _shape(t), [(ALL_GATHER, given, moved, 0, 0)], async_op, result, _spreading(outs, moved))
+        return self._run(t, described(what, t), _shape(t), [(ALL_GATHER, given, moved, 0, 0)], async_op, result, placing(outs, moved))
 
     def gather(self, t: Tensor, outs: List[Tensor], root: int, async_op: bool, result: Any) -> Optional[Work]:
         """``outs`` are empty in others than the root."""
@@ -256,7 +270,7 @@ class OverNCCL:
         calls: List[Call] = [(SEND, _own_row(t), None, 0, root)]
         moved = make.empty(len(outs) * t.numel(), dtype=t.dtype, device=t.device)
         calls += [(RECV, None, moved[i * t.numel():(i + 1) * t.numel()], 0, i) for i in range(size) if outs]
-        return self._run(t, described("gather", t, f"to {root}"), _shape(t), calls, async_op, result, _spreading(outs, moved))
+        return self._run(t, described("gather", t, f"to {root}"), _shape(t), calls, async_op, result, placing(outs, moved))
 
     def scatter(self, t: Tensor, parts: List[Tensor], root: int, async_op: bool, result: Any) -> Optional[Work]:
         """``parts`` are empty in others than the root."""
@@ -277,7 +291,7 @@ class OverNCCL:
                 begin += n
         if self._group.checks:
             self._check_counts(what, *counts)
-        return self._run(given, f"{what} of {given.dtype.name}", "", calls, async_op, result, _spreading(outs, moved))
+        return self._run(given, f"{what} of {given.dtype.name}", "", calls, async_op, result, placing(outs, moved))
 
     def _check_counts(self, what: str, sent: List[int], wanted: List[int]) -> None:
         """RuntimeError in every process where one sends another number of elements than is waited for."""
@@ -320,18 +334,21 @@ class OverNCCL:
     # -- the end
 
     def stop(self) -> None:
-        """Ends the connections. DistBackendError where an operation runs longer than the group's timeout."""
-        for operation in _nccl_watch.of(self._group):
-            operation.wait_on_host(self._group.seconds)
-        _nccl_watch.drop(self._group)
-        for connection in self._connections.values():
-            connection.end()
-        self._connections = {}
-
-    def abort(self) -> None:
-        """Ends them at once."""
-        for connection in self._connections.values():
-            connection.abort()
+        """Ends the connections. DistBackendError where an operation has failed, or runs longer than the group's timeout."""
+        end = Connection.abort
+        try:
+            for operation in _nccl_watch.of(self._group):
+                operation.wait_on_host(self._group.seconds)
+            end = Connection.end
+        except DistBackendError:
+            raise
+        except RuntimeError as error:  # of the GPU itself
+            self._group.fail(f"rank {self._group.own_rank} in {operation.what}: {error}")
+        finally:
+            _nccl_watch.drop(self._group)
+            connections, self._connections = self._connections, {}
+            for connection in connections.values():
+                end(connection)
 
 
 class QueuedMessage(Queued):
@@ -353,12 +370,6 @@ def _shape(t: Tensor) -> str:
 
 def _bringing(t: Tensor, moved: Tensor) -> Callable[[], None]:
     return lambda: bring_back(t, moved)
-
-
-def _spreading(outs: List[Tensor], moved: Tensor) -> Callable[[], None]:
-    if len(outs) == 1 and outs[0].numel() == moved.numel():
-        return lambda: bring_back(outs[0], moved)
-    return lambda: spread(outs, moved.view(-1))
 
 
 def _host() -> str:

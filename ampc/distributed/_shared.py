@@ -18,9 +18,7 @@ from .reductions import ReduceOp
 
 BUFFER = 1 << 20  # bytes of a buffer; each rank has two in each group
 MOST = 256  # ranks of a host that share memory
-# Looks at a counter before a thread yields its core, and then sleeps, where each rank has a core: of a caller's thread, and of the group's own,
-# which is beside another.
-SPINS, HELPER_SPINS = 100, 100
+SPINS = 100  # looks at a counter before a thread yields its core, and then sleeps, where each rank has a core
 MEET, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST = range(5)
 _NAMES = "barrier", "all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor", "broadcast"  # of what runs at once
 _LINE = 128  # bytes of a rank's counters
@@ -102,8 +100,8 @@ class Shared:
     communicator ``host``."""
 
     def __init__(self, host: Any, ranks: _C.Ranks, checks: bool, fields: Tuple[Any, Any]) -> None:
-        spins = (HELPER_SPINS, SPINS) if host.size <= (os.cpu_count() or 1) else (0, 0)
-        ranks.share(shared_memory(host, host.size * (_LINE + 2 * BUFFER)), host.rank, host.size, BUFFER, checks, *spins, *fields)
+        spins = SPINS if host.size <= (os.cpu_count() or 1) else 0
+        ranks.share(shared_memory(host, host.size * (_LINE + 2 * BUFFER)), host.rank, host.size, BUFFER, checks, spins, *fields)
         self._ranks = ranks
 
     def _run(self, kind: int, same: str, how: int = 0, given: Any = None, result: Any = None, n: int = 0, root: int = 0, divisor: int = 1) -> bool:

@@ -15,10 +15,13 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
+from .. import _launcher
 from . import _ends
+from ._board import not_come
 from .errors import DistBackendError, DistNetworkError
 
 MOST_BYTES = 1 << 26  # of a message
+ANSWER = 1.0  # seconds in which the others may say what they are doing
 _found: Dict[str, Any] = {}
 
 
@@ -94,6 +97,9 @@ class Server:
         end.close()
 
     def _take(self, rank: int, message: Any) -> None:
+        if "ask" in message or "to" in message:
+            self._pass_on(rank, message)
+            return
         if "key" not in message:  # of this rank to all
             self._tell({**message, "rank": rank})
             return
@@ -108,6 +114,16 @@ class Server:
                     self._to(self._ends[each], {"key": key, "values": [there[r] for r in ranks]})
             elif "value" not in message:
                 self._tell_missing(key, [rank])
+
+    def _pass_on(self, rank: int, message: Any) -> None:
+        """A rank's question to all others, or an answer to one."""
+        with self._lock:
+            if "to" in message:
+                self._to(self._ends[message["to"]], {**message, "rank": rank})
+            else:
+                for other, end in self._ends.items():
+                    if other != rank:
+                        self._to(end, {"asked": rank})
 
     def _tell_missing(self, key: str, waiting: List[int]) -> None:
         ranks, there = self._meetings[key]
@@ -149,6 +165,9 @@ class Client:
         self.gone: Dict[int, str] = {}  # ranks that have failed or died, and how
         self.left: Dict[int, Dict[str, int]] = {}  # ranks that take part in nothing any more, and how far they came in each group
         self.lost = ""  # why there is no connection
+        self.entered: Dict[str, int] = {}  # how far this process has come in each group,
+        self.doing = ""  # and the last operation that it has begun
+        self._said: Dict[int, Any] = {}  # the same of others, as they have answered
         self._send({"rank": rank, "size": size})
         threading.Thread(target=self._listen, name="ampc.distributed.store", daemon=True).start()
 
@@ -174,7 +193,7 @@ class Client:
             self._lose(str(error))
 
     def _lose(self, why: str) -> None:
-        self.lost = self.lost or why
+        self.lost = self.lost or "; ".join(f"rank {rank} {how}" for rank, how in sorted(self.gone.items())) or why
         if 0 not in self.left:
             self.gone.setdefault(0, "has died")
 
@@ -186,6 +205,10 @@ class Client:
                 self._answers.setdefault(message["key"], queue.SimpleQueue()).put(message)
             elif "failed" in message:
                 self.gone[message["rank"]] = f"has failed: {message['failed']}"
+            elif "asked" in message:
+                self._send({"to": message["asked"], "entered": self.entered, "doing": self.doing})
+            elif "to" in message:
+                self._said[message["rank"]] = message
             elif "left" in message:
                 self.left[message["rank"]] = message["left"]
             elif message["gone"] not in self.left:
@@ -195,6 +218,16 @@ class Client:
     def tell(self, message: Any) -> None:
         """Tells all."""
         self._send(message)
+
+    def ask(self, ranks: List[int]) -> Dict[int, Any]:
+        """How far these ranks have come, of those that answer soon."""
+        self._said = {}
+        if not self.lost:
+            self._send({"ask": True})
+        end, others = time.monotonic() + ANSWER, set(ranks) - {self.rank, *self.gone, *self.left}
+        while others - set(self._said) and not self.lost and time.monotonic() < end:
+            time.sleep(0.01)
+        return dict(self._said)
 
     def meet(self, key: str, ranks: List[int], value: Any, seconds: float, late: Callable[[str], NoReturn]) -> List[Any]:
         """What each of the ranks says at this meeting. ``late(who)`` raises where one has not come in time, is gone, or refused."""
@@ -239,7 +272,6 @@ class Board:
 
     def __init__(self, client: Client) -> None:
         self._client, self._state = client, ""
-        self._entered: Dict[str, int] = {}
 
     def here(self, ranks: List[int]) -> List[int]:
         """Of these the process that is known to be on this host."""
@@ -247,7 +279,7 @@ class Board:
 
     def enter(self, group: int, number: int, doing: str) -> None:
         """This process begins the operation ``number`` of a group."""
-        self._entered[str(group)] = number
+        self._client.entered[str(group)], self._client.doing = number, doing
 
     def meet(self, group: int, number: int, ranks: List[int], goes_on: Callable[[], bool]) -> None:
         """Nobody waits here."""
@@ -260,7 +292,7 @@ class Board:
         """This process takes part in nothing any more."""
         if not self._state:
             self._state = "left"
-            self._client.tell({"left": self._entered})
+            self._client.tell({"left": self._client.entered})
 
     def come_back(self) -> None:
         """It does again."""
@@ -289,8 +321,16 @@ class Board:
         return next((f"rank {r} has ended without it" for r in ranks if r in left and left[r].get(str(group), 0) < number), None)
 
     def missing(self, group: int, number: int, ranks: List[int]) -> str:
-        """What is known of the processes of an operation that does not end."""
-        return f"one of the ranks {ranks} has not come to it, or its GPU does not answer"
+        """Which of these processes have not begun the operation ``number`` of the group, in words."""
+        said, late = self._client.ask(ranks), []
+        for rank in ranks:
+            if rank == self._client.rank:
+                continue
+            if rank not in said:
+                late.append(f"rank {rank} {self._client.gone.get(rank, 'does not answer')}")
+            elif said[rank]["entered"].get(str(group), 0) < number:
+                late.append(not_come(rank, said[rank]["doing"]))
+        return "; ".join(late) or "all ranks have begun it, and the GPU of one does not answer"
 
 
 class Comm:
@@ -308,7 +348,10 @@ class Comm:
         return self._client.meet(key, self._ranks, value, self._client.seconds, self._late)
 
     def _late(self, who: str) -> NoReturn:
-        raise DistBackendError(f"rank {self._client.rank} waits for the others for {self._client.seconds:g} s at most: {who}")
+        said = self._client.ask(self._ranks)
+        last = "".join(f"; the last that rank {rank} began was {there['doing'] or 'nothing'}" for rank, there in sorted(said.items()))
+        doing = self._client.doing or "init_process_group"
+        raise DistBackendError(f"rank {self._client.rank} waits in {doing} for {self._client.seconds:g} s at most: {who}{last}")
 
     def bcast(self, value: Any, root: int = 0) -> Any:
         """The root's value."""
@@ -343,7 +386,9 @@ def part(comm: Comm, members: List[int], tag: int) -> Comm:
 
 
 def meeting_place(init_method: Optional[str], rank: int, size: int) -> Optional[Tuple[str, int, int, int]]:
-    """Host and port of rank 0, this process' rank, and their number, as arguments or variables say; None where something is not said."""
+    """Host and port of rank 0, this process' rank, and their number, as arguments or variables say, also those of srun; None where something is not
+    said."""
+    _launcher.set_variables()
     host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
     if str(init_method).startswith("tcp://"):
         host, _, port = str(init_method)[6:].partition("/")[0].rpartition(":")
@@ -405,6 +450,11 @@ class _Alone(Client):
 
     def __init__(self) -> None:
         self.rank, self.size, self.seconds, self.gone, self.left, self.lost = 0, 1, 0.0, {}, {}, ""
+        self.entered, self.doing, self._said = {}, "", {}
+
+    def ask(self, ranks: List[int]) -> Dict[int, Any]:
+        """There is nobody."""
+        return {}
 
     def tell(self, message: Any) -> None:
         """There is nobody."""

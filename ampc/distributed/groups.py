@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import time
+import weakref
 import zlib
 from datetime import timedelta
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
@@ -19,7 +21,18 @@ from .errors import DistBackendError
 from .work import Message, Work, Worker, seconds_of
 
 _groups: Dict[Any, str] = {}  # the groups that this process is a member of, and their backends; torch's _pg_map
+_made: weakref.WeakSet[Any] = weakref.WeakSet()  # all groups of this process, also those that have no name
+FORKED = "a forked process takes no part in its parent's groups; start processes with the 'spawn' method, or fork before init_process_group()"
 _last_number, _calls = [0], itertools.count(1)  # of a group that this process is in; of calls of new_group, which all processes make
+
+
+def _forked() -> None:
+    """In a process that was forked: it would speak for the rank that it is forked from."""
+    for group in _made:
+        group._end(FORKED)
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _never(*call: Any) -> bool:
@@ -53,6 +66,7 @@ class ProcessGroup:
         self._last = "nothing", 0
         self._has_told = False
         self._ways = Ways(self, backends)
+        _made.add(self)
 
     def rank(self) -> int:
         """This process' rank in the group."""
@@ -110,6 +124,7 @@ class ProcessGroup:
 
     def begin(self, messages: List[Message]) -> List[Work]:
         """Begins messages, all together where they go by NCCL."""
+        self.need(messages[0].what.split()[0])
         return self._ways.begin(messages)
 
     @property
@@ -244,12 +259,29 @@ class ProcessGroup:
     def pair(self, partner: int) -> ProcessGroup:
         """A group of this process and another one of this group, by its rank here. Both must call it."""
         members = sorted((self._mine, partner))
-        comm = self.start.part(self.comm, members, (members[0] * self.size() + members[1]) % 30000)
-        return ProcessGroup(self.start, comm, [self.ranks[i] for i in members], self.seconds, "a pair", self.backends)
+        tag = (members[0] * self.size() + members[1]) % 30000
+        return self._part(members, tag, [self.ranks[i] for i in members], self.seconds, "a pair", self.backends)
+
+    def _part(self, members: List[int], tag: int, ranks: List[int], seconds: float, description: str, backends: Backends) -> ProcessGroup:
+        """A group of some of its processes, which alone call it. A thread beside waits for the others in MPI, so that one that never comes is an
+        error here."""
+        made: List[ProcessGroup] = []
+
+        def make() -> None:
+            made.append(ProcessGroup(self.start, self.start.part(self.comm, members, tag), ranks, seconds, description, backends))
+
+        work = Work(self, f"connecting {description}", 0)
+        threading.Thread(target=work.run, args=(make,), name="ampc.distributed.new", daemon=True).start()
+        work.wait()
+        return made[0]
 
     def twin(self, description: str) -> ProcessGroup:
         """A group of the same processes whose operations run beside this one's. All of them must call it."""
-        self._twins.append(ProcessGroup(self.start, self.comm.Dup(), self.ranks, self.seconds, description, self.backends))
+        self.need(description)
+        def make() -> None:
+            self._twins.append(ProcessGroup(self.start, self.comm.Dup(), self.ranks, self.seconds, description, self.backends))
+
+        self.submit(f"connecting {description}", make).wait()
         return self._twins[-1]
 
     def stop(self) -> None:
@@ -341,7 +373,7 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
 def _connected(backends: Backends, init_method: Optional[str], rank: int, size: int, seconds: float) -> Tuple[Any, Any, Backends]:
     """By MPI, whose launcher has started the processes or can connect them, else by variables, where NCCL is all that is asked for or all that
     there is."""
-    if _launcher.rank_of_mpi() is None and backends.can_be_nccl_alone():
+    if (_launcher.rank_of_mpi() is None or not _mpi.is_installed()) and backends.can_be_nccl_alone():
         where = _store.meeting_place(init_method, rank, size)
         if where is not None and (backends.is_nccl_alone() or (where[3] > 1 and not _spawned.can_connect() and is_nccl_available())):
             backends.need_nccl()
@@ -355,18 +387,26 @@ def _connected(backends: Backends, init_method: Optional[str], rank: int, size: 
 
 
 def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
-    """Ends a group, and without one all of them. ValueError for what is no group, or no longer."""
+    """Ends a group, and without one all of them. ValueError for what is no group, or no longer. DistBackendError where an operation has failed, after
+    which the group is gone, or still runs."""
     if group is None or group is names.WORLD:
         members = list(_groups)
     elif group in _groups:
         members = [group]
     else:
         raise ValueError("destroy_process_group: expected a group that new_group has made and that is not destroyed yet")
+    errors = []
     for member in members:
-        member.stop()
-        del _groups[member]
+        try:
+            member.stop()
+        except DistBackendError as error:
+            errors.append(error)
+        if member.broken:
+            del _groups[member]
     if names.WORLD not in _groups:
         names.WORLD = None
+    if errors:
+        raise errors[0]
 
 
 def _destroy_what_is_left() -> None:
@@ -467,6 +507,7 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     ``GroupMember.NON_GROUP_MEMBER``. With ``use_local_synchronization`` only members call it. ``pg_options`` and ``device_id`` are torch's for
     other backends. ValueError for ranks that there are not."""
     world = group_of("new_group")
+    world.need("new_group")
     backends = world.backends if backend is None else Backends.of(backend)
     if not backends.is_nccl_alone() and world.start is _store:
         raise RuntimeError(f"new_group: the processes are connected without MPI, which backend={backend!r} needs; start them with `ampc run --nproc`")
@@ -478,7 +519,6 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     if world.rank() not in members:
         return names.NON_GROUP_MEMBER
     tag = zlib.crc32(repr(members).encode()) % 30000 if use_local_synchronization else 30000 + call % 30000
-    comm = world.start.part(world.comm, members, tag)
-    made = ProcessGroup(world.start, comm, members, seconds, group_desc or f"group of {len(members)}", backends)
+    made = world._part(members, tag, members, seconds, group_desc or f"group of {len(members)}", backends)
     _groups[made] = backends.asked()
     return made

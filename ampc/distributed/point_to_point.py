@@ -144,6 +144,7 @@ def monitored_barrier(group: Any = None, timeout: Optional[timedelta] = None, wa
     if left_out("monitored_barrier", group):
         return
     members = group_of("monitored_barrier", group)
+    members.need("monitored_barrier")
     if members.start is not _mpi:
         raise ValueError("monitored_barrier: it goes by MPI, and these processes are connected without; call barrier()")
     seconds = members.seconds if timeout is None else seconds_of("monitored_barrier", timeout)

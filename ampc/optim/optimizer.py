@@ -350,12 +350,14 @@ def extras_of(params: List[Any], states: List[Dict[str, Any]], rounding: str) ->
 
 
 def loaded(key: str, saved: Tensor, p: Any) -> Tensor:
-    """A copy of a parameter's saved state, in the dtype that its optimizer would give it."""
-    if not isinstance(p, Tensor) or key in ("step", "compensation") or not saved.is_floating_point():
+    """A copy of a parameter's saved state, on its device, and in the dtype that its optimizer would give it."""
+    if not isinstance(p, Tensor):
         return saved.clone()
+    if key in ("step", "mu_product", "compensation") or not saved.is_floating_point():
+        return saved.to(p.device, copy=True)
     from .. import _C
 
-    return saved.to(_C.float64 if p.dtype == _C.float64 else _C.float32, copy=True)
+    return saved.to(p.device, _C.float64 if p.dtype == _C.float64 else _C.float32, copy=True)
 
 
 def state_like(p: Tensor) -> Tensor:

@@ -28,6 +28,11 @@ static void free_storage(void *block) { ac_gpu_free(block); }
 
 const ac_gpu_memory_hooks ac_cuda_memory = {new_storage, free_storage};
 
+ac_gpu_block *ac_gpu_block_of(const ac_storage *s) {
+    if (s->moved && s->moved->keeps) s = s->moved->keeps; /* whose memory it has taken over */
+    return s->release == free_storage ? s->owner : NULL;
+}
+
 const ac_backend ac_cuda = {
     .name = "cuda",
     .kernels =

@@ -208,6 +208,8 @@ int64_t ac_gpu_blocks(ac_device d, int64_t n, int64_t each);
 bool ac_gpu_has_images(void);
 
 extern const ac_gpu_memory_hooks ac_cuda_memory; /* of storage.h */
+/* The block that a storage's memory lies in; NULL of memory that is not ours. */
+ac_gpu_block *ac_gpu_block_of(const ac_storage *s);
 
 /* -- the operators of the table, by family --------------------------------------------------------------- */
 

@@ -90,7 +90,8 @@ int ac_gpu_capture_keep(void (*release)(void *owner), void *owner) {
 }
 
 static bool is_made_here(const ac_gpu_graph *g, const ac_storage *s) {
-    return s->release == ac_cuda_memory.release && ac_gpu_is_of_pool(s->owner, g->pool);
+    const ac_gpu_block *b = ac_gpu_block_of(s);
+    return b && ac_gpu_is_of_pool(b, g->pool);
 }
 
 /* Memory that the capture itself made is written anew by each replay before it is read. Gradients are of that kind, but

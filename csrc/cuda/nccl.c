@@ -3,6 +3,9 @@
  * error after a time and no hang. */
 #include "cuda/nccl.h"
 
+#include <signal.h>
+#include <time.h>
+
 enum { PRIORITY = -1, CONFIG_VERSION = 21400 };
 
 static int check(const ac_nccl_group *g, ncclResult_t result, const char *what) {
@@ -42,9 +45,17 @@ int ac_nccl_begin(ac_nccl_group *g, ac_device d, const ncclUniqueId *id, int ran
     return 0;
 }
 
+int ac_nccl_check(const ac_nccl_group *g) {
+    if (!g->late) return 0;
+    return ac_fail(AC_RUNTIME,
+                   "NCCL: an operation had not ended in time, and Python's lock was held meanwhile; the group "
+                   "was broken off");
+}
+
 int ac_nccl_state(const ac_nccl_group *g, bool *in_progress) {
     ncclResult_t state = AC_NCCL_SUCCESS;
     *in_progress = false;
+    AC_TRY(ac_nccl_check(g));
     if (!g->comm) return ac_fail(AC_RUNTIME, "NCCL: the group has ended");
     AC_TRY(check(g, ac_nccl.ncclCommGetAsyncError(g->comm, &state), "asking for errors"));
     *in_progress = state == AC_NCCL_IN_PROGRESS;
@@ -102,10 +113,9 @@ static ncclResult_t call_all(const ac_nccl_group *g, const ac_nccl_call *calls, 
 /* A tensor's memory is not used again before the stream is done with it, where it is ours. */
 static int keep(const ac_nccl_group *g, const ac_tensor *t, bool *kept) {
     if (!t || t->numel == 0) return 0;
-    bool ours = t->storage->release == ac_cuda_memory.release;
-    *kept = *kept && ours;
-    if (!ours) return 0;
-    return ac_gpu_record_stream(t->storage->owner, g->device, g->stream);
+    ac_gpu_block *b = ac_gpu_block_of(t->storage);
+    *kept = *kept && b;
+    return b ? ac_gpu_record_stream(b, g->device, g->stream) : 0;
 }
 
 int ac_nccl_queue(const ac_nccl_group *g, const ac_nccl_call *calls, int n, bool *kept) {
@@ -122,10 +132,114 @@ int ac_nccl_queue(const ac_nccl_group *g, const ac_nccl_call *calls, int n, bool
     return 0;
 }
 
-static int finish(ac_nccl_group *g, ncclResult_t (*how)(ncclComm_t), const char *what) {
+/* -- the watch ---------------------------------------------------------------------------------------- */
+
+/* A forked child has no groups that it may use, and does not take this lock. */
+static struct {
+    pthread_mutex_t lock;
+    ac_nccl_group *first;
+    bool runs; /* its thread */
+} watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void lock(void) { (void)pthread_mutex_lock(&watch.lock); }
+static void unlock(void) { (void)pthread_mutex_unlock(&watch.lock); }
+
+static double now(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void unwatch(ac_nccl_group *g) {
+    ac_nccl_group **at = &watch.first;
+    while (*at && *at != g) at = &(*at)->next;
+    if (*at) *at = g->next;
+    g->end_by = 0;
+}
+
+/* Nobody else uses the communicator from here on. NULL where it has ended. */
+static ncclComm_t take(ac_nccl_group *g) {
     ncclComm_t comm = g->comm;
+    g->comm = NULL;
+    unwatch(g);
+    return comm;
+}
+
+/* A GPU that does not answer at all is left to others. */
+static void look_at(ac_nccl_group *g) {
+    ac_gpu_scope scope;
+    bool done = false;
+    int failed = ac_gpu_event_done(g->device, g->done, &done);
+    if (!failed && done) unwatch(g);
+    if (!failed && !done && now() >= g->end_by) {
+        failed = ac_gpu_enter(g->device, &scope);
+        if (!failed) {
+            g->late = true;
+            (void)ac_nccl.ncclCommAbort(take(g));
+            ac_gpu_leave(&scope);
+        }
+    }
+    if (failed) ac_error_clear();
+}
+
+static void *run_watch(void *none) {
+    const struct timespec pause = {.tv_nsec = 100000000};
+    (void)none;
+    for (bool goes_on = true; goes_on;) {
+        (void)nanosleep(&pause, NULL);
+        lock();
+        for (ac_nccl_group *g = watch.first, *next; g; g = next) {
+            next = g->next;
+            look_at(g);
+        }
+        goes_on = watch.runs = watch.first != NULL;
+        unlock();
+    }
+    return NULL;
+}
+
+/* Signals are for the program's own threads. */
+static int start_watch(void) {
+    pthread_t thread;
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&thread, NULL, run_watch, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) return ac_fail(AC_MEMORY, "no thread to watch operations between GPUs");
+    (void)pthread_detach(thread);
+    watch.runs = true;
+    return 0;
+}
+
+int ac_nccl_watch(ac_nccl_group *g, double seconds) {
+    int failed = 0;
+    if (!g->done) AC_TRY(ac_gpu_event_new(g->device, false, false, &g->done));
+    AC_TRY(ac_gpu_event_record(g->device, g->done, g->stream));
+    lock();
+    if (g->comm && g->end_by == 0) g->next = watch.first, watch.first = g;
+    if (g->comm) g->end_by = now() + seconds;
+    if (!watch.runs) failed = start_watch();
+    unlock();
+    return failed;
+}
+
+void ac_nccl_forget(ac_nccl_group *g) {
+    if (!ac_gpu_usable()) return;
+    lock();
+    (void)take(g);
+    unlock();
+    if (g->done && ac_gpu_event_free(g->device, g->done) < 0) ac_error_clear();
+}
+
+/* -- the end ------------------------------------------------------------------------------------------ */
+
+static int finish(ac_nccl_group *g, ncclResult_t (*how)(ncclComm_t), const char *what) {
+    AC_TRY(ac_gpu_init()); /* an error in a forked child */
+    lock();
+    ncclComm_t comm = take(g);
+    unlock();
     if (!comm) return 0;
-    g->comm = NULL; /* first: nobody else uses it from here on */
     WITHIN(g, what, how(comm));
     return 0;
 }

@@ -5,10 +5,14 @@
 #include "cuda/gpu.h"
 
 /* One rank's end of a communicator: a GPU, and a stream of it that its operations run on. */
-typedef struct {
+typedef struct ac_nccl_group {
     ac_device device;
     CUstream stream;
-    ncclComm_t comm; /* NULL: ended */
+    ncclComm_t comm;            /* NULL: ended */
+    CUevent done;               /* behind what is queued, once the group was watched */
+    double end_by;              /* of a monotonic clock, in seconds; 0: the group is not watched now */
+    bool late;                  /* the watch has broken it off */
+    struct ac_nccl_group *next; /* of those that are watched */
 } ac_nccl_group;
 
 typedef enum {
@@ -42,6 +46,13 @@ int ac_nccl_state(const ac_nccl_group *g, bool *in_progress) AC_CHECKED;
  * the state must not be in progress. `kept` says whether the memory of all tensors is ours, which is kept for the
  * stream. */
 int ac_nccl_queue(const ac_nccl_group *g, const ac_nccl_call *calls, int n, bool *kept) AC_CHECKED;
+/* Unless all that is queued is done after so many seconds, a thread breaks the group off. It needs no lock of the
+ * caller's, who may wait for the GPU with all of them held. */
+int ac_nccl_watch(ac_nccl_group *g, double seconds) AC_CHECKED;
+/* Fails where that has happened: what was queued has no values, though the stream is done. */
+int ac_nccl_check(const ac_nccl_group *g) AC_CHECKED;
+/* The group's memory is given back: nobody watches it any more. */
+void ac_nccl_forget(ac_nccl_group *g);
 /* Ends it after what is queued; every rank calls it. `ac_nccl_abort` ends it at once, and what runs, from any thread.
  */
 int ac_nccl_end(ac_nccl_group *g) AC_CHECKED;

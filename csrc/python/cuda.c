@@ -287,8 +287,8 @@ FUNCTION(record_stream) {
     ARGS("OiK", &o, &i, &s);
     ac_tensor *t = tensor_arg(o, "record_stream");
     if (!t) return NULL;
-    bool ours = ac_is_gpu(ac_device_of(t)) && t->storage->release == ac_cuda_memory.release;
-    if (ours) AC_PY_TRY(ac_gpu_record_stream(t->storage->owner, AC_CUDA(i), HANDLE(CUstream, s)));
+    ac_gpu_block *b = ac_is_gpu(ac_device_of(t)) ? ac_gpu_block_of(t->storage) : NULL;
+    if (b) AC_PY_TRY(ac_gpu_record_stream(b, AC_CUDA(i), HANDLE(CUstream, s)));
     Py_RETURN_NONE;
 }
 

@@ -34,7 +34,10 @@ static PyObject *unique_id(PyObject *module, PyObject *none) {
     return PyBytes_FromStringAndSize(id.internal, sizeof id.internal);
 }
 
-static void forget(PyObject *capsule) { PyMem_Free(group_of(capsule)); }
+static void forget(PyObject *capsule) {
+    ac_nccl_forget(group_of(capsule));
+    PyMem_Free(group_of(capsule));
+}
 
 /* _nccl_begin(GPU, id, rank, size) -> the group, which connects until _nccl_state says it has */
 static PyObject *begin(PyObject *module, PyObject *args) {
@@ -97,6 +100,25 @@ static int take_call(const ac_nccl_group *g, PyObject *o, ac_nccl_call *c) {
         kind >= 0 && kind < AC_NCCL_N_KINDS && (c->from || kind == AC_NCCL_RECV) && (c->to || kind == AC_NCCL_SEND);
     if (!fits) return PyErr_SetString(PyExc_ValueError, "_nccl_queue: no such call"), -1;
     return 0;
+}
+
+/* _nccl_watch(group, seconds): without this, nobody looks at it while a thread keeps the GIL */
+static PyObject *watch(PyObject *module, PyObject *args) {
+    PyObject *capsule;
+    double seconds;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Od", &capsule, &seconds) || !group_of(capsule)) return NULL;
+    UNLOCKED(ac_nccl_watch(group_of(capsule), seconds));
+    Py_RETURN_NONE;
+}
+
+/* _nccl_check(group): RuntimeError where the watch has broken it off */
+static PyObject *check_late(PyObject *module, PyObject *capsule) {
+    ac_nccl_group *g = group_of(capsule);
+    (void)module;
+    if (!g) return NULL;
+    AC_PY_TRY(ac_nccl_check(g));
+    Py_RETURN_NONE;
 }
 
 /* _nccl_queue(group, calls) -> whether the tensors may be given back before they are done */
@@ -163,6 +185,8 @@ static PyMethodDef functions[] = {{"_nccl_version", version, METH_NOARGS, NULL},
                                   {"_nccl_state", state, METH_O, NULL},
                                   {"_nccl_stream", stream, METH_O, NULL},
                                   {"_nccl_queue", queue, METH_VARARGS, NULL},
+                                  {"_nccl_check", check_late, METH_O, NULL},
+                                  {"_nccl_watch", watch, METH_VARARGS, NULL},
                                   {"_nccl_end", end, METH_O, NULL},
                                   {"_nccl_abort", stop, METH_O, NULL},
                                   {"_nccl_tell", tell, METH_O, NULL},

@@ -31,8 +31,7 @@ typedef struct {
     Py_buffer memory;              /* shared; obj is NULL where the group shares none */
     ac_ranks ranks;
     bool checked; /* calls are compared */
-    bool here;    /* an operation runs in its caller's thread */
-    int spins[2]; /* in the group's thread, in its caller's */
+    int spins;    /* looks before a thread sleeps */
     words kept[MOST_WORDS];
     int next_kept;
 } PyRanks;
@@ -50,14 +49,10 @@ static void take_turn(PyRanks *r) {
 /* The number of an operation that begins in its caller's thread; 0 where one before it has not ended. */
 static int64_t begin_here(PyRanks *r) {
     if (r->given > 0 || PyThread_acquire_lock(r->turn, NOWAIT_LOCK) != PY_LOCK_ACQUIRED) return 0;
-    r->here = true;
     return ++r->count;
 }
 
-static void end_here(PyRanks *r) {
-    r->here = false;
-    PyThread_release_lock(r->turn);
-}
+static void end_here(PyRanks *r) { PyThread_release_lock(r->turn); }
 
 /* give() -> the number of an operation that the group's thread will run between begin() and end() */
 static PyObject *give(PyObject *self, PyObject *unused) {
@@ -147,7 +142,7 @@ static int run_in_memory(running *c, ac_rank_call *call, int64_t bytes) {
     bool keeps = c->words && bytes <= KEEPS_GIL_BYTES;
     int result;
     call->unchecked = !c->r->checked;
-    g->spins = c->r->spins[c->r->here], g->waits = ask, g->rests = keeps ? rest : NULL, g->context = c;
+    g->spins = c->r->spins, g->waits = ask, g->rests = keeps ? rest : NULL, g->context = c;
     if (keeps) {
         result = ac_ranks_run(g, call);
     } else {
@@ -315,15 +310,14 @@ static int open_memory(PyRanks *r, PyObject *memory, PyObject *entered, PyObject
     return 0;
 }
 
-/* share(memory, rank, size, bytes of a buffer, whether calls are compared, looks before a thread sleeps: the group's
- * and others; the board's number and text for the group) */
+/* share(memory, rank, size, bytes of a buffer, whether calls are compared, looks before a thread sleeps, the board's
+ * number and text for the group) */
 static PyObject *share(PyObject *self, PyObject *args) {
     PyRanks *r = (PyRanks *)self;
     PyObject *memory, *entered, *doing;
-    int rank, size, checked, spins[2];
+    int rank, size, checked, spins;
     long long bytes;
-    if (!PyArg_ParseTuple(args, "OiiLpiiOO", &memory, &rank, &size, &bytes, &checked, &spins[0], &spins[1], &entered,
-                          &doing))
+    if (!PyArg_ParseTuple(args, "OiiLpiOO", &memory, &rank, &size, &bytes, &checked, &spins, &entered, &doing))
         return NULL;
     AC_PY_TRY(open_memory(r, memory, entered, doing));
     if (size < 1 || size > AC_MOST_RANKS || rank < 0 || rank >= size || bytes < 64 * size || bytes % 128 != 0 ||
@@ -336,7 +330,7 @@ static PyObject *share(PyObject *self, PyObject *args) {
     ac_rank_line *lines = r->memory.buf;
     r->ranks =
         (ac_ranks){.lines = lines, .buffers = (char *)(lines + size), .rank = rank, .size = size, .bytes = bytes};
-    r->checked = checked, r->spins[0] = spins[0], r->spins[1] = spins[1];
+    r->checked = checked, r->spins = spins;
     return none();
 }
 

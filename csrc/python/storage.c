@@ -244,8 +244,8 @@ static PyObject *storage_move(PyObject *module, PyObject *args) {
 }
 
 static bool may_be_filled(ac_storage *s) {
-    if (s->device == AC_CPU && !s->exported && (s->moved ? s->moved->own : s->bytes) == 0) return true;
-    PyErr_SetString(PyExc_RuntimeError, "only a storage of the CPU that was made with no bytes can be filled");
+    if (s->device != AC_META && !s->exported && (s->moved ? s->moved->own : s->bytes) == 0) return true;
+    PyErr_SetString(PyExc_RuntimeError, "only a storage that was made with no bytes can be filled");
     return false;
 }
 
@@ -256,8 +256,8 @@ static PyObject *storage_fill(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OO", &o, &other)) return NULL;
     ac_storage *s = storage_of(o), *from = s ? storage_of(other) : NULL;
     if (!from || !may_be_filled(s)) return NULL;
-    if (s == from || from->device != AC_CPU)
-        return PyErr_SetString(PyExc_RuntimeError, "expected another storage"), NULL;
+    if (s == from || from->device != s->device)
+        return PyErr_SetString(PyExc_RuntimeError, "expected another storage of the same device"), NULL;
     AC_PY_TRY(ac_settle_storage(from));
     AC_PY_TRY(ac_storage_fill(s, from));
     Py_RETURN_NONE;

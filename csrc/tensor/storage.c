@@ -130,10 +130,10 @@ int ac_storage_set_bytes(ac_storage *s, int64_t bytes) {
 static int take(ac_storage *s, ac_storage *from) {
     ac_storage_moved *mine = moved_of(s);
     if (!mine) return -1;
-    AC_ASSERT(mine->own == 0 && s != from && s->device == AC_CPU);
+    AC_ASSERT(mine->own == 0 && s != from && (!from || s->device == from->device));
     if (mine->keeps) ac_storage_release(mine->keeps);
     mine->keeps = from ? ac_storage_retain(from) : NULL;
-    s->data = from ? from->data : (char *)s + HEADER;
+    s->data = from ? from->data : s->device == AC_CPU ? (char *)s + HEADER : NULL;
     s->bytes = mine->room = from ? from->bytes : 0;
     s->content++;
     return 0;

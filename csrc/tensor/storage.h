@@ -93,8 +93,8 @@ int ac_storage_move(ac_storage *s, ac_storage *to) AC_CHECKED;
 static inline int64_t ac_storage_room(const ac_storage *s) { return s->moved ? s->moved->room : s->bytes; }
 /* Gives s fewer bytes, or more within its room. No memory moves, so tensors that reach further stay readable. */
 int ac_storage_set_bytes(ac_storage *s, int64_t bytes) AC_CHECKED;
-/* s, on the CPU and made with no bytes, takes over the memory of `from`: only s may write it from then on. Memory that
- * it took before is given back. */
+/* s, made with no bytes, takes over the memory of `from` on the same device: only s may write it from then on. Memory
+ * that it took before is given back. */
 int ac_storage_fill(ac_storage *s, ac_storage *from) AC_CHECKED;
 /* And gives it back: s is blank until it is filled again. Its version stays, as its values will be the same in
  * backward. */

@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any, Dict, List, Tuple
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Tuple
 
 from ..._C import Tensor
 from ...serialization import _files, _safetensors
@@ -47,23 +48,32 @@ def read_index(folder: str) -> List[Dict[str, Any]]:
     path = os.path.join(folder, INDEX)
     if not os.path.exists(path):
         raise FileNotFoundError(f"load: {folder} has no checkpoint: there is no {INDEX}")
-    try:
+    with _damage(path):
         with open(path) as f:
             index = json.load(f)
         if index["format"] != "ampc.distributed.checkpoint" or index["version"] != VERSION:
             raise RuntimeError(f"load: {path} is of another program, or of a later version of ampc")
         for entry in index["entries"]:
             _check(entry)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RuntimeError(f"load: {path} is damaged: {type(error).__name__}: {error}") from error
     return index["entries"]
+
+
+@contextmanager
+def _damage(path: str) -> Iterator[None]:
+    """What a reader meets in a file with other contents than were written is a RuntimeError that names the file."""
+    try:
+        yield
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        raise RuntimeError(f"load: {path} is damaged: {type(error).__name__}: {str(error)[:200]}") from error
 
 
 def _check(entry: Dict[str, Any]) -> None:
     if not entry["path"] or not all(isinstance(key, (str, int)) for key in entry["path"]):
         raise ValueError(f"an entry has the path {entry['path']!r}")
+    if "parts" not in entry:
+        entry["value"]  # noqa: B018  KeyError
     for part in entry.get("parts", ()):
-        if not _FILE.fullmatch(part["file"]) or not 0 <= part["begin"] <= part["end"]:
+        if not isinstance(part["name"], str) or not _FILE.fullmatch(part["file"]) or not 0 <= part["begin"] <= part["end"]:
             raise ValueError(f"an entry has the part {part!r}")
         if entry["dtype"] not in DTYPE_OF or not all(isinstance(n, int) and n >= 0 for n in entry["shape"]):
             raise ValueError(f"an entry is {entry['dtype']!r} of shape {entry['shape']!r}")
@@ -82,16 +92,22 @@ class Files:
             path = os.path.join(self._folder, name)
             if not os.path.exists(path):
                 raise FileNotFoundError(f"load: {path} is missing, which {INDEX} names")
-            data = np.memmap(path, np.uint8, "r")
-            size = int.from_bytes(bytes(data[:8]), "little")
-            if size > len(data) - 8:
-                raise RuntimeError(f"load: {path} is damaged: it ends within its header")
-            self._open[name] = data, json.loads(bytes(data[8:8 + size])), 8 + size
+            with _damage(path):
+                data = np.memmap(path, np.uint8, "r")
+                size = int.from_bytes(bytes(data[:8]), "little")
+                if size > len(data) - 8:
+                    raise RuntimeError(f"load: {path} is damaged: it ends within its header")
+                self._open[name] = data, dict(json.loads(bytes(data[8:8 + size]))), 8 + size
         return self._open[name]
 
     def rows(self, part: Dict[str, Any], begin: int, end: int) -> Tensor:
         """Rows of a part, counted from its first; all of what has no dimensions. RuntimeError where the file does not hold them."""
         data, header, base = self._opened(part["file"])
+        with _damage(os.path.join(self._folder, part["file"])):
+            return self._cut(part, data, header, base, begin, end)
+
+    @staticmethod
+    def _cut(part: Dict[str, Any], data: Any, header: Dict[str, Any], base: int, begin: int, end: int) -> Tensor:
         entry = header.get(part["name"])
         if entry is None or entry["dtype"] not in DTYPES:
             raise RuntimeError(f"load: {part['file']} does not hold the part {part['name']!r}, which {INDEX} names")
@@ -103,6 +119,6 @@ class Files:
         each = width * dtype.itemsize
         if shape:
             first, last, shape = first + begin * each, first + end * each, (end - begin, *shape[1:])
-        if last > entry["data_offsets"][1] or base + last > len(data):
+        if not 0 <= first <= last <= entry["data_offsets"][1] or base + last > len(data):
             raise RuntimeError(f"load: {part['file']} is damaged: it ends within {part['name']!r}")
         return from_bytes(bytearray(data[base + first:base + last]), dtype, shape)

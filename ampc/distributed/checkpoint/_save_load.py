@@ -186,7 +186,10 @@ def _fill(t: Tensor, entry: Dict[str, Any], files: Files, name: str) -> None:
             first, last = max(begin, part["begin"]), min(end, part["end"])
             if first < last:
                 rows = files.rows(part, first - part["begin"], last - part["begin"])
-                (local[first - begin:last - begin] if t.ndim else local).copy_(rows)
+                place = local[first - begin:last - begin] if t.ndim else local
+                if rows.shape != place.shape:
+                    raise RuntimeError(f"load: {part['file']} is damaged: it has {list(rows.shape)} for rows of {name} of shape {list(place.shape)}")
+                place.copy_(rows)
                 filled += last - first
     if filled != max(0, end - begin):
         raise RuntimeError(f"load: the checkpoint lacks rows of {name}: {filled} of {end - begin} are there")

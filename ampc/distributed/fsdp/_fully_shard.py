@@ -46,16 +46,18 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
         offload_policy: OffloadPolicy(). CPUOffloadPolicy is refused.
         ignored_params: parameters that stay whole, and whose gradients are not reduced.
 
-    ValueError for parameters without dimensions, on a GPU or 'meta', or held by a module that another call has sharded, and for a number that does
-    not divide; NotImplementedError for options that are not there; RuntimeError where the processes' modules differ."""
+    The shards stay on the parameters' device. Those of a GPU travel by NCCL, on a stream of its own, where the group has it.
+
+    ValueError for parameters without dimensions, on 'meta' or several devices, or held by a module that another call has sharded, and for a number
+    that does not divide; NotImplementedError for options that are not there; RuntimeError where the processes' modules differ."""
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
     _check(modules, offload_policy)
-    mesh = init_device_mesh("cpu", (get_world_size(),)) if mesh is None else mesh
+    found = _parameters(modules, ignored_params or set())
+    _check_parameters(found, shard_placement_fn)
+    mesh = init_device_mesh(found[0][1].device.type if found else "cpu", (get_world_size(),)) if mesh is None else mesh
     if not isinstance(mesh, DeviceMesh) or mesh.ndim > 2:
         raise ValueError(f"fully_shard: `mesh` must be a DeviceMesh of one or two dimensions, got {mesh!r}")
     reshard_after_forward, neighbours = _resharding(reshard_after_forward, mesh)
-    found = _parameters(modules, ignored_params or set())
-    _check_parameters(found, shard_placement_fn)
     _check_alike(found, mesh)
     params = [SplitParameter(name, param, places, mesh, mp_policy.param_dtype) for name, param, places in found]
     group = ParameterGroup(params, mesh, mp_policy) if params else None
@@ -97,8 +99,8 @@ def _check(modules: List[Any], offload_policy: Any) -> None:
     if not modules:
         raise ValueError("fully_shard: the list of modules is empty")
     if isinstance(offload_policy, CPUOffloadPolicy):
-        raise NotImplementedError("fully_shard: CPUOffloadPolicy moves shards from a GPU to the CPU; the parameters of this backend are on the CPU "
-                                  "already, so leave `offload_policy` out")
+        raise NotImplementedError("fully_shard: CPUOffloadPolicy moves shards from a GPU to the CPU, which is not there; leave `offload_policy` out, "
+                                  "and shards stay where the parameters are")
 
 
 Found = List[Tuple[str, Tensor, List[Tuple[Any, str]]]]
@@ -128,9 +130,11 @@ def _check_parameters(found: Found, placement: Any) -> None:
         if param.ndim == 0:
             raise ValueError(f"fully_shard: {name} has no dimensions, so no rows to spread; make it a tensor of one element, or name it in "
                              "`ignored_params`")
-        if param.device.type != "cpu":
-            raise ValueError(f"fully_shard: {name} is on {param.device}, and parameters of the CPU alone are sharded here"
-                             + ("; to_empty(device='cpu') gives it memory" if param.is_meta else ""))
+        if param.is_meta:
+            raise ValueError(f"fully_shard: {name} is on meta and has no values; to_empty(device=...) gives it memory")
+        if param.device != found[0][1].device:
+            raise ValueError(f"fully_shard: all parameters must be on one device, {found[0][0]} is on '{found[0][1].device}' and {name} on "
+                             f"'{param.device}'; move the module before")
         where = placement(param) if placement is not None else None
         if where is not None and where != Shard(0):
             raise NotImplementedError(f"fully_shard: `shard_placement_fn` gives {where!r} for {name}; parameters are spread by Shard(0)")

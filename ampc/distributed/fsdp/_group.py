@@ -64,7 +64,7 @@ class ParameterGroup:
                 self._send_all(params, _in_a_row(params, [param.shard.detach() for param in params], 1), self._gathers)
 
     def _send_all(self, params: List[SplitParameter], row: Tensor, group: Any) -> None:
-        out = make.empty(group.size() * row.numel(), dtype=row.dtype, device="cpu")
+        out = make.empty(group.size() * row.numel(), dtype=row.dtype, device=row.device)
         self._coming.append((params, out, params[0].group_size // group.size(), all_gather_into_tensor(out, row, group, async_op=True)))
 
     def keep_near(self, count: int) -> None:
@@ -161,11 +161,11 @@ class ParameterGroup:
     def _send(self, params: List[SplitParameter], grads: List[Tensor]) -> None:
         with no_grad():
             size, width = params[0].group_size, sum(param.width for param in params)
-            rows, at = make.zeros(size, width, dtype=grads[0].dtype, device="cpu"), 0
+            rows, at = make.zeros(size, width, dtype=grads[0].dtype, device=grads[0].device), 0
             for param, grad in zip(params, grads):
                 param.put_rows(grad, rows[:, at:at + param.width])
                 at += param.width
-            part = make.empty(width, dtype=rows.dtype, device="cpu")
+            part = make.empty(width, dtype=rows.dtype, device=rows.device)
             op = ReduceOp.AVG if self.divisor is None else ReduceOp.SUM
             self._going.append((params, part, reduce_scatter_tensor(part, rows.view(-1), op, self._reduces, async_op=True)))
 
@@ -200,7 +200,7 @@ class ParameterGroup:
 
 def _in_a_row(params: List[SplitParameter], parts: List[Tensor], times: int) -> Tensor:
     """Parts of parameters in a row, each with zeros up to ``times`` shards."""
-    row, at = make.zeros(times * sum(param.width for param in params), dtype=params[0].dtype, device="cpu"), 0
+    row, at = make.zeros(times * sum(param.width for param in params), dtype=params[0].dtype, device=parts[0].device), 0
     for param, part in zip(params, parts):
         row[at:at + part.numel()].copy_(part.reshape(-1))
         at += times * param.width

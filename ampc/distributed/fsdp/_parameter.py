@@ -8,6 +8,7 @@ from typing import Any, List, Tuple
 from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
+from ..._device import number_of
 from ..._storage import UntypedStorage
 from ...nn.parameter import Parameter
 from ..device_mesh import DeviceMesh
@@ -30,10 +31,10 @@ class SplitParameter:
         self.each, self.begin, self.end = span_of(param.shape[0], group)
         self.width = self.each * math.prod(param.shape[1:])  # elements of a process' part in a message
         self.shard: Any = ShardedParameter._made(part_of(param, mesh, placements), mesh, placements, param.shape, param.requires_grad)
-        self._shard_dtype = param.dtype
+        self._place = param.dtype, param.device  # of the shard
         self.shape, self.dtype = tuple(param.shape), dtype if dtype is not None and param.is_floating_point() else param.dtype
-        self._storage: Any = _C._storage_new(UntypedStorage, 0, 0)
-        first = make.empty(self.shape, dtype=self.dtype, device="cpu")
+        self._storage: Any = _C._storage_new(UntypedStorage, 0, number_of(param.device))
+        first = make.empty(self.shape, dtype=self.dtype, device=param.device)
         _C._storage_fill(self._storage, first.untyped_storage())
         self.full: Any = _C._make_subclass(Parameter, _C._storage_tensor(self._storage, self.dtype, 0, self.shape, first.stride()),
                                            param.requires_grad)
@@ -89,7 +90,7 @@ class SplitParameter:
 
     def is_changed(self) -> bool:
         """Whether it was replaced, or the shard has another dtype or device."""
-        return self.is_replaced() or self.shard.dtype != self._shard_dtype or self.shard.device.type != "cpu"
+        return self.is_replaced() or (self.shard.dtype, self.shard.device) != self._place
 
     # -- gradients
 

@@ -38,6 +38,6 @@ class OffloadPolicy:
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Shards in the CPU's memory, for parameters of a GPU. fully_shard refuses it: it shards parameters of the CPU, whose shards are there."""
+    """Shards in the CPU's memory, for parameters of a GPU. fully_shard refuses it: shards are where the parameters were."""
 
     pin_memory: bool = True

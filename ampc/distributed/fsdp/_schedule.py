@@ -85,10 +85,13 @@ class Schedule:
 
     def _agree(self) -> None:
         """The scalers agree on what gradients do not show, see ``_scalers``."""
-        message = make.tensor(_scalers.facts(), dtype=_C.float64, device="cpu")
+        facts = _scalers.facts()
         for dim in range(self.mesh.ndim):
-            all_reduce(message, ReduceOp.MAX, self.mesh.get_group(dim))
-        _scalers.take(message.tolist())
+            group = self.mesh.get_group(dim)
+            message = make.tensor(facts, dtype=_C.float64, device=group.device)
+            all_reduce(message, ReduceOp.MAX, group)
+            facts = message.tolist()
+        _scalers.take(facts)
 
     def forget(self) -> None:
         """After a pass that has failed."""

@@ -24,7 +24,7 @@ def _by_group(tensors: List[Any]) -> List[Tuple[Optional[ProcessGroup], List[int
 
 
 def _reduced(values: List[float], op: Any, group: ProcessGroup) -> List[float]:
-    t = make.tensor(values, dtype=_C.float64, device="cpu")
+    t = make.tensor(values, dtype=_C.float64, device=group.device)
     all_reduce(t, op, group)
     return t.tolist()
 
@@ -40,7 +40,7 @@ def stats_over_ranks(grads: List[Any], stats: GradStats) -> GradStats:
             own = tuple(largest if i == AMAX else s for i, s in enumerate(_reduced(list(own), ReduceOp.SUM, group)))
         sums.append(own)
     whole = join(sums)
-    flags = make.full((1,), whole[INFS] + whole[NANS] > 0, dtype=_C.float32, device=stats.flags.device)
+    flags = make.tensor([whole[INFS] + whole[NANS] > 0, whole[INFS] > 0], dtype=_C.float32, device=stats.flags.device)[:stats.flags.numel()]
     return GradStats(stats.table, stats.positions, whole, flags)
 
 

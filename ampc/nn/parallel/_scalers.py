@@ -48,7 +48,7 @@ def facts() -> List[float]:
     if scaler is None:
         return [0.0, 0.0, 0.0]
     scale = scaler._need_scale("scale").scale
-    return [float(any(map(bool, scaler._bad_losses))), scale, -scale]
+    return [float(not all(math.isfinite(loss) for loss in scaler._bad_losses)), scale, -scale]
 
 
 def take(largest: List[float]) -> None:
