@@ -7,7 +7,8 @@
 
 Each side has two processes of its own, one thread each, and the sides take turns; who is not asked sleeps. In a round every side is timed, in an
 order that rotates; the figure is the median of the rounds' ratios. A collective's time is the mean over calls after a barrier, a step is
-forward, loss, backward and SGD, and of two processes the slower counts. ampc and torch are those that are installed, mpi4py runs on the MPI
+forward, loss, backward and SGD, and of two processes the slower counts. Two processes are also timed apart: at the same time, each with a model of
+its own, so that they share the machine and exchange nothing. ampc and torch are those that are installed, mpi4py runs on the MPI
 that ampc runs on.
 """
 
@@ -75,12 +76,16 @@ class WithTorch:
         x = self.T.zeros(nbytes // 4)
         return lambda: self.dist.all_reduce(x)
 
-    def step(self, width: int) -> Callable[[], Any]:
+    def step_apart(self, width: int) -> Callable[[], Any]:
+        """A step of training of an MLP of this process's own."""
+        return self.step(width, apart=True)
+
+    def step(self, width: int, apart: bool = False) -> Callable[[], Any]:
         """A step of training of an MLP, by DistributedDataParallel where there are several processes."""
         T = self.T
         T.manual_seed(0)
         model = T.nn.Sequential(*(layer for _ in range(LAYERS) for layer in (T.nn.Linear(width, width), T.nn.ReLU())))
-        if self.size > 1:
+        if self.size > 1 and not apart:
             from importlib import import_module
 
             model = import_module(f"{T.__name__ if T.__name__ == 'torch' else 'ampc'}.nn.parallel").DistributedDataParallel(model, bucket_cap_mb=4)
@@ -152,7 +157,8 @@ def serve(name: str, folder: Path) -> None:
             answer: Any = timeline(side, amount)
         else:
             if (kind, amount) not in cases:
-                cases.clear()
+                if len(cases) == 2:
+                    cases.clear()
                 cases[kind, amount] = getattr(side, kind)(amount)
                 seconds_a_call(cases[kind, amount], side.barrier, 2)
             answer = seconds_a_call(cases[kind, amount], side.barrier, calls)
@@ -208,13 +214,22 @@ class Side:
             self.process.wait()
 
 
-def calls_for(side: Side, kind: str, amount: int, seconds: float) -> int:
-    return max(2, min(5000, round(seconds / max(side.ask(kind, amount, 3)))))
+APART = " apart"
+
+
+def timed(sides: dict, name: str, kind: str, amount: int, calls: int) -> float:
+    """Seconds of a call, of the slowest process."""
+    side, kind = (sides[name[: -len(APART)]], f"{kind}_apart") if name.endswith(APART) else (sides[name], kind)
+    return max(side.ask(kind, amount, calls))
+
+
+def calls_for(seconds_a_call: float, seconds: float) -> int:
+    return max(2, min(5000, round(seconds / seconds_a_call)))
 
 
 def run(rounds: int, sizes: tuple, width: int, seconds: float) -> dict:
     """Seconds of a call for each side in each round, by case."""
-    cases = [("all_reduce", n, ("ampc", "mpi4py", "torch")) for n in sizes] + [("step", width, ("ampc", "torch", "ampc alone", "torch alone"))]
+    cases = [("all_reduce", n, ("ampc", "mpi4py", "torch")) for n in sizes] + [("step", width, report.STEPS)]
     found: dict = {"rounds": {}, "load_before": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as place:
         sides = {name: Side(name, Path(place) / name.replace(" ", "_")) for name in SIDES}
@@ -222,11 +237,11 @@ def run(rounds: int, sizes: tuple, width: int, seconds: float) -> dict:
             for side in sides.values():
                 side.is_ready()
             for kind, amount, names in cases:
-                calls = {name: calls_for(sides[name], kind, amount, seconds) for name in names}
+                calls = {name: calls_for(timed(sides, name, kind, amount, 3), seconds) for name in names}
                 found["rounds"][f"{kind} {amount}"] = rows = []
                 for i in range(rounds):
                     turn = [names[(i + k) % len(names)] for k in range(len(names))]
-                    taken = {name: max(sides[name].ask(kind, amount, calls[name])) for name in turn}
+                    taken = {name: timed(sides, name, kind, amount, calls[name]) for name in turn}
                     rows.append({name: taken[name] for name in names})
                 print(f"{kind} {amount}", file=sys.stderr)
             found["timelines"] = [sides["ampc"].ask("timeline", width) for _ in range(rounds)]

@@ -384,7 +384,7 @@ def test_torchs_own_launcher_starts_them(tmp_path, simulator):
 
 def test_ranks_that_do_not_come(tmp_path, simulator):
     (tmp_path / "train.py").write_text(MEETS.format("'nccl'"))
-    statuses, said = start_by_variables(4, tmp_path / "train.py", 2, ranks=[0, 2], **simulator)
+    statuses, said = start_by_variables(4, tmp_path / "train.py", 8, ranks=[0, 2], **simulator)
     assert statuses == [1, 1] and all("4 processes shall meet at 127.0.0.1:" in text and "ranks 1, 3 have not come" in text for text in said), said
     statuses, said = start_by_variables(2, tmp_path / "train.py", 1, ranks=[1], **simulator)
     assert statuses == [1] and "rank 1 has not found rank 0 at 127.0.0.1:" in said[0], said
@@ -392,7 +392,7 @@ def test_ranks_that_do_not_come(tmp_path, simulator):
 
 def test_processes_that_do_not_fit(tmp_path, simulator):
     (tmp_path / "train.py").write_text(MEETS.format("'nccl', rank=0, world_size=2"))
-    statuses, said = start_by_variables(2, tmp_path / "train.py", 3, **simulator)
+    statuses, said = start_by_variables(2, tmp_path / "train.py", 8, **simulator)
     assert statuses == [1, 1] and any("cannot listen" in text for text in said), said
     (tmp_path / "train.py").write_text(MEETS.format("'nccl', rank=5, world_size=2"))
     statuses, said = start_by_variables(2, tmp_path / "train.py", 3, ranks=[0], **simulator)
