@@ -46,7 +46,8 @@ def command(nproc: int, program: List[str], hostfile: Optional[str] = None) -> L
     if found is None:
         raise CannotStart(f"mpiexec is not there, which starts the processes; {INSTALL}")
     if hostfile is not None:
-        passed = [word for name in PASSED_ON for word in ("-x", name)]  # MPICH passes on all variables
+        given = [name for name in PASSED_ON if name != "PYTHONPATH" or name in os.environ]
+        passed = [word for name in given for word in ("-x", name)]  # MPICH passes on all variables
         options = ["--hostfile", hostfile, "--bind-to", "none", *passed] if is_open_mpi(found) else ["-f", hostfile]
         return [found, *options, "-n", str(nproc), *program]
     # Of Open MPI: more processes than cores may be started, and each may run on every core.

@@ -168,3 +168,13 @@ def ends_in_time(folder, script, *texts):
     done = start(3, folder / "train.py", timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
     assert done.returncode != 0 and done.stderr.count("Traceback") >= 2, done.stderr
     assert "DistBackendError" in done.stderr and all(text in done.stderr for text in texts), done.stderr
+
+
+def test_many_processes_on_few_cores_are_told(monkeypatch, capsys):
+    from ampc.distributed import run
+
+    monkeypatch.setattr(run, "_run_once", lambda line, variables: (0, False))
+    monkeypatch.setattr(run._launcher, "command", lambda *args: ["true"])
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert run.start_all(9, ["train.py"]) == 0 and "9 processes share 2 cores" in capsys.readouterr().err
+    assert run.start_all(8, ["train.py"]) == 0 and not capsys.readouterr().err

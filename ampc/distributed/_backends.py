@@ -36,7 +36,8 @@ class Backends:
         for part in backend.lower().split(","):
             device, _, name = part.strip().rpartition(":")
             if name not in ("mpi", "gloo", "nccl") or device not in ("", "cpu", "cuda") or (device, name) == ("cpu", "nccl"):
-                raise ValueError(f"init_process_group: unknown backend {backend!r}; 'mpi', 'nccl' and 'cpu:mpi,cuda:nccl' are those that are here")
+                raise ValueError(f"init_process_group: unknown backend {backend!r}; 'mpi', 'nccl' and 'cpu:mpi,cuda:nccl' are those that are here, "
+                                 "and 'gloo' means 'mpi'")
             if name == "gloo" and not _told:
                 _told.append(backend)
                 if (rank if rank >= 0 else _launcher.rank()) in (None, 0):

@@ -95,7 +95,7 @@ class Board:
             if slot["state"] == FAILED:
                 return f"rank {rank} has failed: {bytes(slot['why']).decode(errors='replace')}"
             if not _alive(int(slot["pid"])):
-                return f"rank {rank} (process {slot['pid']}) has died; the last it began was {_doing(slot)}"
+                return f"rank {rank} (process {slot['pid']}) has died; {last_begun(_doing(slot))}"
         return None
 
     def ended_before(self, group: int, number: int, ranks: List[int]) -> Optional[str]:
@@ -103,7 +103,7 @@ class Board:
         for rank in ranks:
             slot = self._slots[self._row[rank]] if rank in self._row else None
             if slot is not None and slot["state"] == LEFT and slot["entered"][group % GROUPS] < number:
-                return f"rank {rank} has ended without it; the last it began was {_doing(slot)}"
+                return f"rank {rank} has ended without it; {last_begun(_doing(slot))}"
         return None
 
     def missing(self, group: int, number: int, ranks: List[int]) -> str:
@@ -120,7 +120,12 @@ class Board:
 
 def not_come(rank: int, doing: str) -> str:
     """Of a rank that has not begun an operation, in words, with the last one that it has."""
-    return f"rank {rank} has not come to it (the last it began was {doing or 'nothing'})"
+    return f"rank {rank} has not come to it ({last_begun(doing)})"
+
+
+def last_begun(doing: str) -> str:
+    """The last operation that a rank has begun, in words."""
+    return f"the last it began was {doing}" if doing else "it has begun none yet"
 
 
 def _count(name: str, text: str) -> int:
@@ -130,7 +135,7 @@ def _count(name: str, text: str) -> int:
 
 
 def _doing(slot: Any) -> str:
-    return bytes(slot["doing"]).decode(errors="replace") or "nothing"
+    return bytes(slot["doing"]).decode(errors="replace")
 
 
 def _alive(pid: int) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
 from .. import _launcher
 from . import _ends
-from ._board import not_come
+from ._board import last_begun, not_come
 from .errors import DistBackendError, DistNetworkError
 
 MOST_BYTES = 1 << 26  # of a message
@@ -349,7 +349,7 @@ class Comm:
 
     def _late(self, who: str) -> NoReturn:
         said = self._client.ask(self._ranks)
-        last = "".join(f"; the last that rank {rank} began was {there['doing'] or 'nothing'}" for rank, there in sorted(said.items()))
+        last = "".join(f"; rank {rank}: {last_begun(there['doing'])}" for rank, there in sorted(said.items()))
         doing = self._client.doing or "init_process_group"
         raise DistBackendError(f"rank {self._client.rank} waits in {doing} for {self._client.seconds:g} s at most: {who}{last}")
 

@@ -14,6 +14,8 @@ from .._missing import absent_from
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
 
+MOST_A_CORE = 4  # processes, before a start says that they are many
+
 # torchrun's options that say how its processes find each other, which MPI does here.
 _OTHERS = ("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "monitor-interval", "start-method", "role", "log-dir",
            "redirects", "tee", "local-ranks-filter", "node-rank", "master-addr", "master-port", "local-addr")
@@ -74,6 +76,10 @@ def start_all(nproc: int, command: List[str], max_restarts: int = 0, hostfile: O
     except _launcher.CannotStart as error:
         print(f"ampc run: {error}", file=sys.stderr)
         return 2
+    cores = os.cpu_count() or 1
+    if hostfile is None and nproc > MOST_A_CORE * cores:
+        print(f"ampc run: {nproc} processes share {cores} cores; each waits for the others in turn, so this may take very long",
+              file=sys.stderr, flush=True)
     variables = {**_launcher.environment(on_a_host, os.environ), "TORCHELASTIC_MAX_RESTARTS": str(max_restarts)}
     for count in range(max_restarts + 1):
         status, wanted = _run_once(line, {**variables, "TORCHELASTIC_RESTART_COUNT": str(count)})
