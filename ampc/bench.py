@@ -23,6 +23,7 @@ from .doctor.precision_advisor import Advice, Subject, measure, tf32
 
 F = nn.functional
 PEAK_SIZE, PEAK_SECONDS = 1024, 0.4  # of the products that the device's peak is measured by
+DISTURBED = 1.2  # of the peak: no step is that fast
 COLOURS = {"float32": "#7a8896", "tf32": "#5f8f6b", "bfloat16": "#30506e", "float16": "#d98c00"}
 
 
@@ -70,6 +71,8 @@ class Bench:
             gain = fastest.peak_flops / base.peak_flops
             sentences.append(f"{fastest.precision} multiplies {gain:.1f} times as fast, so a step could fall to "
                              f"{1 - products + products / gain:.2f} of float32's time if all else took as long as now.")
+        if any(r.share > DISTURBED for r in self.rows):
+            sentences.append("Something else used this machine: a step was faster than the peak that was measured. Measure again when it is quiet.")
         return " ".join([*sentences, *([self.advice.worth] if self.advice.worth else [])])
 
     def _cells(self) -> List[List[str]]:
@@ -78,7 +81,7 @@ class Bench:
         for r in self.rows:
             off = f"{100 * r.error:.2g} %" if r is not base else ""
             rows.append([r.precision, f"{1e3 * r.seconds:.3f}", f"{r.seconds / base.seconds:.2f}", f"{r.throughput:.0f}", f"{r.peak_bytes / 1e6:.2f}",
-                         off, f"{r.flops / 1e9:.1f}", "" if math.isnan(r.share) else f"{100 * r.share:.0f} %"])
+                         off, f"{r.flops / 1e9:.1f}", f"{100 * r.share:.0f} %" if r.share <= DISTURBED else ""])
         return rows
 
     def __str__(self) -> str:

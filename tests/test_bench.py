@@ -73,6 +73,16 @@ def test_it_measures_and_puts_everything_back():
     assert kept["rows"][0]["precision"] == "float32" and kept["rows"][0]["share"] == found.rows[0].share
 
 
+def test_more_than_the_peak_is_told():
+    net = nn.Linear(64, 64).to(DEVICE)
+    batch = ampc.randn(32, 64, device=DEVICE), ampc.randn(32, 64, device=DEVICE)
+    found = module.bench(net, batch, nn.MSELoss(), ampc.optim.SGD(net.parameters(), lr=0.1), steps=2)
+    found.rows = [r._replace(peak_flops=2 * r.flops) for r in found.rows]
+    assert [row[-1] for row in found._cells()[1:]] == ["50 %"] * len(found.rows) and "Something else" not in found.why
+    found.rows[-1] = found.rows[-1]._replace(peak_flops=found.rows[-1].flops / 2)
+    assert found._cells()[-1][-1] == "" and "Something else used this machine" in found.why
+
+
 def test_buffers_and_random_numbers_are_put_back():
     net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2)).to(DEVICE)
     opt = ampc.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
