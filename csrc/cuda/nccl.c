@@ -198,15 +198,23 @@ static void *run_watch(void *none) {
     return NULL;
 }
 
-/* Signals are for the program's own threads. */
-static int start_watch(void) {
-    pthread_t thread;
+/* Signals are for the program's own threads. Windows sends none to threads. */
+static int start_thread(pthread_t *thread) {
+#if defined(_WIN32)
+    return pthread_create(thread, NULL, run_watch, NULL);
+#else
     sigset_t all, before;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&thread, NULL, run_watch, NULL);
+    int failed = pthread_create(thread, NULL, run_watch, NULL);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) return ac_fail(AC_MEMORY, "no thread to watch operations between GPUs");
+    return failed;
+#endif
+}
+
+static int start_watch(void) {
+    pthread_t thread;
+    if (start_thread(&thread)) return ac_fail(AC_MEMORY, "no thread to watch operations between GPUs");
     (void)pthread_detach(thread);
     watch.runs = true;
     return 0;
