@@ -72,10 +72,10 @@ class Board:
         """It does again."""
         self._mine["state"] = RUNS
 
-    def fail(self, why: str) -> None:
-        """This process has failed; the first reason is kept."""
+    def fail(self, why: str, cause: str = "") -> None:
+        """This process has failed, by a failure of another one where a cause is given; the first reason is kept."""
         if self._mine["state"] != FAILED:
-            self._mine["why"] = why.encode()[:1599]
+            self._mine["why"] = (cause or f"rank {self._mine['rank'][0]} has failed: {why}").encode()[:1599]
             self._mine["state"] = FAILED
 
     def failed(self) -> bool:
@@ -93,7 +93,7 @@ class Board:
             if slot is None or int(slot["pid"]) == os.getpid():
                 continue
             if slot["state"] == FAILED:
-                return f"rank {rank} has failed: {bytes(slot['why']).decode(errors='replace')}"
+                return bytes(slot["why"]).decode(errors="replace")
             if not _alive(int(slot["pid"])):
                 return f"rank {rank} (process {slot['pid']}) has died; {last_begun(_doing(slot))}"
         return None

@@ -26,7 +26,7 @@ def listen_to_the_end(board: Any, size: int, finish: Callable[[], Any]) -> None:
 
     def fail(error: BaseException) -> None:
         if _is_own():
-            _board().fail(_in_short(error))
+            _board().fail(_in_short(error), getattr(error, "cause", ""))
 
     def note(kind: Any, error: BaseException, trace: Any) -> None:
         fail(error)
@@ -42,7 +42,7 @@ def listen_to_the_end(board: Any, size: int, finish: Callable[[], Any]) -> None:
                 before_the_end()
         except DistBackendError as error:
             print(f"ampc.distributed: {error}", file=sys.stderr)
-            _board().fail(str(error))
+            _board().fail(str(error), error.cause)
         if _board().failed():
             _linger()
         else:
@@ -87,7 +87,7 @@ def _terminated(number: int, frame: Any) -> None:
     while _is_own() and time.monotonic() < end and not _board().failed():
         gone = _board().gone(ranks)
         if gone is not None:
-            raise DistBackendError(f"{gone}; the launcher ends all processes")
+            raise DistBackendError(f"{gone}; the launcher ends all processes", gone)
         time.sleep(0.02)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -162,7 +162,7 @@ class Client:
         self._end = self._connect(host, port)
         self._sending = threading.Lock()
         self._answers: Dict[str, queue.SimpleQueue[Any]] = {}
-        self.gone: Dict[int, str] = {}  # ranks that have failed or died, and how
+        self.gone: Dict[int, str] = {}  # of the ranks that failed or died, what happened; where another was the cause, what happened there
         self.left: Dict[int, Dict[str, int]] = {}  # ranks that take part in nothing any more, and how far they came in each group
         self.lost = ""  # why there is no connection
         self.entered: Dict[str, int] = {}  # how far this process has come in each group,
@@ -193,9 +193,9 @@ class Client:
             self._lose(str(error))
 
     def _lose(self, why: str) -> None:
-        self.lost = self.lost or "; ".join(f"rank {rank} {how}" for rank, how in sorted(self.gone.items())) or why
+        self.lost = self.lost or self.what_is_gone() or why
         if 0 not in self.left:
-            self.gone.setdefault(0, "has died")
+            self.gone.setdefault(0, "rank 0 has died")
 
     def _listen(self) -> None:
         while (message := _receive(self._end)) is not None:
@@ -204,7 +204,7 @@ class Client:
             elif "key" in message:
                 self._answers.setdefault(message["key"], queue.SimpleQueue()).put(message)
             elif "failed" in message:
-                self.gone[message["rank"]] = f"has failed: {message['failed']}"
+                self.gone[message["rank"]] = message["failed"]
             elif "asked" in message:
                 self._send({"to": message["asked"], "entered": self.entered, "doing": self.doing})
             elif "to" in message:
@@ -212,8 +212,12 @@ class Client:
             elif "left" in message:
                 self.left[message["rank"]] = message["left"]
             elif message["gone"] not in self.left:
-                self.gone.setdefault(message["gone"], "has died")
+                self.gone.setdefault(message["gone"], f"rank {message['gone']} has died")
         self._lose("the connection to rank 0 has ended")
+
+    def what_is_gone(self, ranks: Optional[List[int]] = None) -> str:
+        """What happened to those of the ranks that failed or died, each cause once."""
+        return "; ".join(dict.fromkeys(what for rank, what in sorted(self.gone.items()) if ranks is None or rank in ranks))
 
     def tell(self, message: Any) -> None:
         """Tells all."""
@@ -229,8 +233,8 @@ class Client:
             time.sleep(0.01)
         return dict(self._said)
 
-    def meet(self, key: str, ranks: List[int], value: Any, seconds: float, late: Callable[[str], NoReturn]) -> List[Any]:
-        """What each of the ranks says at this meeting. ``late(who)`` raises where one has not come in time, is gone, or refused."""
+    def meet(self, key: str, ranks: List[int], value: Any, seconds: float, late: Callable[..., NoReturn]) -> List[Any]:
+        """What each of the ranks says at this meeting. ``late(who, cause)`` raises where one has not come in time, is gone, or refused."""
         answers = self._answers.setdefault(key, queue.SimpleQueue())
         message: Dict[str, Any] = {"key": key, "ranks": ranks}
         self._send({**message, "value": value})
@@ -246,9 +250,9 @@ class Client:
                 return answer["values"]
             if "missing" in answer:
                 late(_named(answer["missing"]))
-            gone = [f"rank {r} {self.gone[r]}" for r in ranks if r in self.gone]
+            gone = self.what_is_gone(ranks)
             if lost or (gone and not self.lost):
-                late(lost or "; ".join(gone))
+                late(lost or gone, gone)
             if time.monotonic() >= end_by + 5:
                 late("rank 0 does not answer")
             if time.monotonic() >= end_by and not asked:
@@ -297,11 +301,11 @@ class Board:
     def come_back(self) -> None:
         """It does again."""
 
-    def fail(self, why: str) -> None:
-        """This process has failed; the first reason is kept."""
+    def fail(self, why: str, cause: str = "") -> None:
+        """This process has failed, by a failure of another one where a cause is given; the first reason is kept."""
         if self._state != "failed":
             self._state = "failed"
-            self._client.tell({"failed": why[:1600]})
+            self._client.tell({"failed": (cause or f"rank {self._client.rank} has failed: {why}")[:1600]})
 
     def failed(self) -> bool:
         """Whether this process has."""
@@ -312,8 +316,8 @@ class Board:
         return len({*self._client.gone, *self._client.left, self._client.rank}) >= self._client.size
 
     def gone(self, ranks: List[int]) -> Optional[str]:
-        """What has happened to the first of these processes that failed or died; None where none did."""
-        return next((f"rank {r} {self._client.gone[r]}" for r in ranks if r != self._client.rank and r in self._client.gone), None)
+        """What has happened to those of these processes that failed or died; None where none did."""
+        return self._client.what_is_gone([r for r in ranks if r != self._client.rank]) or None
 
     def ended_before(self, group: int, number: int, ranks: List[int]) -> Optional[str]:
         """Which of these processes has ended without the operation ``number`` of the group; None where none has."""
@@ -327,7 +331,7 @@ class Board:
             if rank == self._client.rank:
                 continue
             if rank not in said:
-                late.append(f"rank {rank} {self._client.gone.get(rank, 'does not answer')}")
+                late.append(self._client.gone.get(rank, f"rank {rank} does not answer"))
             elif said[rank]["entered"].get(str(group), 0) < number:
                 late.append(not_come(rank, said[rank]["doing"]))
         return "; ".join(late) or "all ranks have begun it, and the GPU of one does not answer"
@@ -347,11 +351,11 @@ class Comm:
         key = f"{self._name}:{next(self._meetings)}"
         return self._client.meet(key, self._ranks, value, self._client.seconds, self._late)
 
-    def _late(self, who: str) -> NoReturn:
+    def _late(self, who: str, cause: str = "") -> NoReturn:
         said = self._client.ask(self._ranks)
         last = "".join(f"; rank {rank}: {last_begun(there['doing'])}" for rank, there in sorted(said.items()))
         doing = self._client.doing or "init_process_group"
-        raise DistBackendError(f"rank {self._client.rank} waits in {doing} for {self._client.seconds:g} s at most: {who}{last}")
+        raise DistBackendError(f"rank {self._client.rank} waits in {doing} for {self._client.seconds:g} s at most: {who}{last}", cause)
 
     def bcast(self, value: Any, root: int = 0) -> Any:
         """The root's value."""

@@ -8,7 +8,13 @@ class DistError(RuntimeError):
 
 
 class DistBackendError(DistError):
-    """A process of the group is missing or gone, or MPI has failed."""
+    """A process of the group is missing or gone, or MPI has failed.
+
+    ``cause`` says which process failed first, where this error follows from that: then it alone is told to the others."""
+
+    def __init__(self, message: str = "", cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class DistNetworkError(DistError):

@@ -244,8 +244,8 @@ class ProcessGroup:
 
     def _break(self, why: str, cause: str = "") -> NoReturn:
         self._end(why)
-        self.board.fail(cause or why)
-        raise DistBackendError(why)
+        self.board.fail(why, cause)
+        raise DistBackendError(why, cause)
 
     def fail(self, why: str) -> NoReturn:
         """Ends the use of the group with a DistBackendError, of which the other processes learn."""
