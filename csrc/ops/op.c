@@ -245,31 +245,9 @@ const char *ac_input_param(const ac_op_info *op, int i) {
     return "input";
 }
 
-/* The functions that private rows compute, where their names do not say it. */
 static const char *const public_names[AC_N_OPS] = {
-    [AC_OP_fused_attention] = "scaled_dot_product_attention",
-    [AC_OP_fused_attention_backward] = "scaled_dot_product_attention_backward",
-    [AC_OP_flash_attention] = "scaled_dot_product_attention",
-    [AC_OP_flash_attention_backward] = "scaled_dot_product_attention_backward",
-    [AC_OP_soft_entropy] = "cross_entropy",
-    [AC_OP_mse_loss_weighted] = "mse_loss",
-    [AC_OP_dropout_mask] = "dropout",
-    [AC_OP_resample] = "interpolate",
-    [AC_OP_im2col] = "unfold",
-    [AC_OP_col2im] = "fold",
-    [AC_OP_solve] = "linalg_solve",
-    [AC_OP_solve_triangle] = "linalg_solve_triangular",
-    [AC_OP_slogdet] = "linalg_slogdet",
-    [AC_OP_cholesky] = "linalg_cholesky",
-    [AC_OP_qr] = "linalg_qr",
-    [AC_OP_eigh] = "linalg_eigh",
-    [AC_OP_svd] = "linalg_svd",
-    [AC_OP_lu_factor] = "linalg_lu_factor",
-    [AC_OP_ldl_factor] = "linalg_ldl_factor",
-    [AC_OP_ldl_solve] = "linalg_ldl_solve",
-    [AC_OP_reflections] = "linalg_householder_product",
-    [AC_OP_pinv_of] = "linalg_pinv",
-    [AC_OP_inverse_of] = "linalg_inv",
+#define SHOWN(name, python) [AC_OP_##name] = #python,
+#include "ops/ops.def"
 };
 
 /* `linalg_qr` is linalg.qr, and what special alone has is special.zeta; of a private row, without its underscore. */
