@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._over_nccl import Operation
     from .groups import ProcessGroup
 
-GRACE = 2.0  # seconds after the timeout, in which this thread has not been able to run: the core breaks the group off then
+GRACE = 2.0  # seconds after the timeout; where this thread of Python has not run by then, the core breaks the group off
 _operations: List[Operation] = []
 _change = threading.Condition()
 _threads: List[threading.Thread] = []

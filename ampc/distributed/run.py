@@ -14,7 +14,7 @@ from .._missing import absent_from
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
 
-MOST_A_CORE = 4  # processes, before a start says that they are many
+MOST_A_CORE = 4  # processes; a start of more is told to be slow
 
 # torchrun's options that say how its processes find each other, which MPI does here.
 _OTHERS = ("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "monitor-interval", "start-method", "role", "log-dir",

@@ -54,7 +54,7 @@ static struct {
 enum { POLL_US = 50000 };
 
 int (*ac_stop_hook)(void);
-static _Thread_local int64_t asked_at; /* when this thread last asked */
+static _Thread_local int64_t asked_at; /* when this thread last asked, by ac_microseconds */
 static _Thread_local bool stopped;
 static _Thread_local int holds;
 

@@ -20,7 +20,7 @@ void ac_sleep_on(const void *word, uint32_t seen, int most_ms, bool shared);
 /* Wakes so many of those that sleep on the word. */
 void ac_wake(const void *word, int threads, bool shared);
 
-/* Of a clock that never goes back. */
+/* Time of a clock that never goes back; it begins anywhere. */
 int64_t ac_microseconds(void);
 
 #endif

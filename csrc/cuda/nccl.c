@@ -3,6 +3,8 @@
  * error after a time and no hang. */
 #include "cuda/nccl.h"
 
+#include "base/wait.h"
+
 #include <signal.h>
 #include <time.h>
 
@@ -144,12 +146,6 @@ static struct {
 static void lock(void) { (void)pthread_mutex_lock(&watch.lock); }
 static void unlock(void) { (void)pthread_mutex_unlock(&watch.lock); }
 
-static double now(void) {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void unwatch(ac_nccl_group *g) {
     ac_nccl_group **at = &watch.first;
     while (*at && *at != g) at = &(*at)->next;
@@ -171,7 +167,7 @@ static void look_at(ac_nccl_group *g) {
     bool done = false;
     int failed = ac_gpu_event_done(g->device, g->done, &done);
     if (!failed && done) unwatch(g);
-    if (!failed && !done && now() >= g->end_by) {
+    if (!failed && !done && ac_microseconds() >= g->end_by) {
         failed = ac_gpu_enter(g->device, &scope);
         if (!failed) {
             g->late = true;
@@ -226,7 +222,7 @@ int ac_nccl_watch(ac_nccl_group *g, double seconds) {
     AC_TRY(ac_gpu_event_record(g->device, g->done, g->stream));
     lock();
     if (g->comm && g->end_by == 0) g->next = watch.first, watch.first = g;
-    if (g->comm) g->end_by = now() + seconds;
+    if (g->comm) g->end_by = ac_microseconds() + (int64_t)(1e6 * seconds);
     if (!watch.runs) failed = start_watch();
     unlock();
     return failed;

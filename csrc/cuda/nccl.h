@@ -10,7 +10,7 @@ typedef struct ac_nccl_group {
     CUstream stream;
     ncclComm_t comm;            /* NULL: ended */
     CUevent done;               /* behind what is queued, once the group was watched */
-    double end_by;              /* of a monotonic clock, in seconds; 0: the group is not watched now */
+    int64_t end_by;             /* by ac_microseconds; 0: the group is not watched now */
     bool late;                  /* the watch has broken it off */
     struct ac_nccl_group *next; /* of those that are watched */
 } ac_nccl_group;
