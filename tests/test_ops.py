@@ -427,3 +427,16 @@ def test_sums_of_columns(which, width, dtype):
     want = as_array(x).astype(float)
     assert np.array_equal(as_array(x.sum(dims, dtype=ampc.float32 if x.dtype in (ampc.bfloat16, ampc.float16) else None)), want.sum(dims))
     assert np.array_equal(as_array(x.amax(dims)), want.max(dims))
+
+
+@pytest.mark.parametrize("every", [2, 7, 1000])
+def test_bits_of_rounded_numbers(every):
+    """float32 to bfloat16: ties go to even, and a nan keeps the upper bits of its payload, however many of the numbers are nan."""
+    bits = np.random.default_rng(every).integers(0, 1 << 32, 100_003, dtype=np.uint32)
+    bits[1::3] = bits[1::3] & 0xFFFF0000 | 0x8000
+    bits[::every] = bits[::every] & 0x807FFFFF | 0x7F800000
+    got = ampc.from_numpy(bits.view(np.float32).copy()).to(ampc.get_default_device()).to(ampc.bfloat16)
+    want = (bits.astype(np.uint64) + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16)
+    nan = np.isnan(bits.view(np.float32))
+    want[nan] = bits[nan] >> 16 | 0x40
+    assert np.array_equal(got.cpu().view(ampc.int16).numpy().view(np.uint16), want)

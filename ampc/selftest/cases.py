@@ -26,7 +26,7 @@ def case(kernel: str, trial: Any, ways: str, dtypes: Tuple[str, ...] = FLOATS, /
 
 
 PRODUCTS = [
-    case("product", product, "product_one_thread product_on_stack product_one_block product_one_k_block product_a_packed product_b_first",
+    case("product", product, "product_one_thread product_on_stack product_one_block product_one_k_block product_a_as_it_goes product_b_first",
          m=17, k=31, n=15),
     Case("product", product, (*MICRO, *PACKING, "product_a_in_place", "product_b_as_it_goes"), {"m": 64, "k": 96, "n": 80}),
     case("product", product, "", m=33, k=65, n=47, a_turned=True, b_turned=True),
@@ -41,12 +41,13 @@ PRODUCTS = [
     case("product", product, "product_threads", threads=2, m=160, k=Border("product_threads", 64, 512, 32), n=256),
     case("product", product, "product_smaller_blocks", threads=2, m=320, k=80, n=320),
     case("product", product, "product_blocks", m=40, k=24, n=Border("product_blocks", 32, 16384, 32), backward=False),
+    case("product", product, "product_a_packed", m=40, k=24, n=Border("product_a_packed", 32, 16384, 32), backward=False),
     case("product", product, "", m=530, k=40, n=24),
     case("product, batch", product, "product_batch_dealt", batch=6, m=24, k=20, n=18),
     case("product, batch", product, "product_batch_in_turn", threads=2, batch=2, m=160, k=Border("product_batch_in_turn", 64, 512, 32), n=256),
     case("product, large operand", product, "product_stream_panels", FLOATS, m=32, k=256, n=Border("product_stream_panels", 64, 1 << 15, 64),
          backward=False),
-    case("product, large operand", product, "product_stream_panels", HALVES, m=Border("product_stream_panels", 64, 1 << 15, 64), k=256, n=32,
+    case("product, large operand", product, "product_stream_panels", HALVES, m=Border("product_stream_panels", 64, 1 << 15, 64), k=256, n=400,
          backward=False),
     case("product, large operand", wide, "product_b_in_columns", ("float16",), rows=32, inputs=1024, outputs=4224),
     case("product, large result", product, "product_stream_result", SINGLE, m=Border("product_stream_result", 64, 1 << 13, 64), k=16, n=512,

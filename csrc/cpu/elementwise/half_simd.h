@@ -65,6 +65,25 @@ HALVES __m128i ac_narrow8_bf16(__m256 x) {
 }
 HALVES __m128i ac_narrow8_f16(__m256 x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
 
+HALVES __m256i ac_both_halves(__m128i first, __m128i second) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1);
+}
+HALVES __m256i ac_narrow16_f16(__m256 x, __m256 y) { return ac_both_halves(ac_narrow8_f16(x), ac_narrow8_f16(y)); }
+
+/* Sixteen at once: whether one is nan is asked once, and hardly ever so. */
+HALVES __m256i ac_narrow16_bf16(__m256 x, __m256 y) {
+    if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps(x, y, _CMP_UNORD_Q)), 0))
+        return ac_both_halves(ac_narrow8_bf16(x), ac_narrow8_bf16(y));
+    __m256i u = _mm256_castps_si256(x), v = _mm256_castps_si256(y);
+    __m256i top = _mm256_blend_epi16(_mm256_srli_epi32(u, 16), v, 0xAA); /* of u and v in turns */
+    __m256i rest = _mm256_blend_epi16(u, _mm256_slli_epi32(v, 16), 0xAA);
+    __m256i odd = _mm256_srai_epi16(_mm256_slli_epi16(top, 15), 15); /* -1, or 0 where even */
+    __m256i above = _mm256_cmpgt_epi16(_mm256_xor_si256(rest, _mm256_set1_epi16(-0x8000)), odd);
+    const __m256i in_order = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9,
+                                              12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(_mm256_sub_epi16(top, above), in_order), 0xD8);
+}
+
 #define HALVES_RUNS(name)                                                                                              \
     static inline void ac_widen_##name(int64_t n, const uint16_t *x, float *y) {                                       \
         int64_t i = 0;                                                                                                 \
@@ -74,6 +93,9 @@ HALVES __m128i ac_narrow8_f16(__m256 x) { return _mm256_cvtps_ph(x, _MM_FROUND_T
     }                                                                                                                  \
     static inline void ac_narrow_##name(int64_t n, const float *x, uint16_t *y) {                                      \
         int64_t i = 0;                                                                                                 \
+        for (; i + 16 <= n; i += 16)                                                                                   \
+            _mm256_storeu_si256((__m256i *)(void *)(y + i),                                                            \
+                                ac_narrow16_##name(_mm256_loadu_ps(x + i), _mm256_loadu_ps(x + i + 8)));               \
         for (; i + 8 <= n; i += 8)                                                                                     \
             _mm_storeu_si128((__m128i *)(void *)(y + i), ac_narrow8_##name(_mm256_loadu_ps(x + i)));                   \
         for (; i < n; i++) y[i] = ac_f32_to_##name(x[i]);                                                              \

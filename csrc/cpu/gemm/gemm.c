@@ -27,13 +27,14 @@ typedef struct {
     int64_t a_panels, b_panels; /* of the operands */
     int64_t a_block, b_block;   /* panels in a block of C, */
     int64_t a_blocks, b_blocks; /* and how many blocks that makes */
-    const char *a, *b;          /* packed; b NULL: each block packs what it needs */
+    const char *a, *b;          /* packed; NULL: each block packs what it needs */
     bool direct;                /* a is read where it lies: it has the panels' dtype and whole tiles */
+    bool a_like_b;              /* a is packed in the layout of b */
     bool brief;                 /* k is one block: accumulators are needed for two runs of the micro-kernel only */
     bool stream;                /* c is too large for caches */
     bool plain;                 /* the micro-kernel writes whole tiles of c by itself */
     void (*finish)(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
-    char *scratch; /* of every thread: accumulators, of several spans their sums, then its panels of b */
+    char *scratch; /* of every thread: accumulators, of several spans their sums, then its panels of a and of b */
     int64_t scratch_bytes;
     _Atomic bool *finite;
 } plan;
@@ -49,7 +50,7 @@ typedef struct {
     const plan *p;
     int64_t a0, na, b0, nb; /* its panels */
     float *tiles, *sums;    /* accumulators: na rows of nb tiles; as many sums of spans, or NULL for one span */
-    char *own_b;            /* room for a k block of its panels of b */
+    char *own_a, *own_b;    /* room for a k block of its panels of a and of b */
 } c_block;
 
 /* bias, activation, beta c, rounding, of up to micro->a by micro->b tiles from (ia, jb) of the block. */
@@ -109,13 +110,21 @@ static int64_t accumulators_of(const plan *p) {
     return p->brief ? 2 * tiles_at_a_time(p->micro) : p->a_block * p->b_block;
 }
 
+/* If C is one block wide, each block packs its part of a right before use, in the second-level cache of the thread that
+ * reads it. A split in two parts would be checked again with every block. */
+static bool packs_a_lazily(const plan *p) { return !p->direct && p->b_blocks == 1 && p->cut.kind != AC_PANEL_SPLIT; }
+
+/* A k block of so many panels. */
+static int64_t block_bytes(const plan *p, int64_t panels) { return panels * p->cut.k_steps * p->cut.bytes; }
+
 static c_block block_at(const plan *p, int64_t chunk, int thread) {
     c_block w = {.p = p, .a0 = chunk % p->a_blocks * p->a_block, .b0 = chunk / p->a_blocks * p->b_block};
     w.na = ac_least(p->a_block, p->a_panels - w.a0), w.nb = ac_least(p->b_block, p->b_panels - w.b0);
     w.tiles = (float *)(void *)(p->scratch + thread * p->scratch_bytes);
     int64_t floats = accumulators_of(p) * AC_TILE_FLOATS;
     w.sums = is_deep(p) ? w.tiles + floats : NULL;
-    w.own_b = (char *)(w.tiles + (w.sums ? 2 : 1) * floats);
+    w.own_a = (char *)(w.tiles + (w.sums ? 2 : 1) * floats);
+    w.own_b = w.own_a + (packs_a_lazily(p) ? block_bytes(p, p->a_block) : 0);
     return w;
 }
 
@@ -136,7 +145,7 @@ static void finish_sums(const c_block *w, ac_micro_job *job) {
 static const char *a_panels(const c_block *w, int64_t k) {
     const plan *p = w->p;
     const ac_operand *a = &p->call->a;
-    if (!p->direct) return panels_at(p->a, p, p->a_panels, k, w->a0);
+    if (!p->direct) return p->a ? panels_at(p->a, p, p->a_panels, k, w->a0) : w->own_a;
     return (const char *)a->data +
            (w->a0 * AC_LANES * a->lane_stride + k * p->cut.k_steps * p->cut.depth * a->k_stride) *
                ac_itemsize(a->dtype);
@@ -149,7 +158,7 @@ static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
     job->k_steps = ac_cut_k_steps(&p->cut, k), job->add = k % p->cut.span > 0;
     job->b_next = job->a_next = job->k_steps * p->cut.bytes;
     job->a_k_stride = p->cut.bytes, job->a_lane_stride = AC_CELLS * 4, job->a_cell_stride = 4;
-    if (p->micro->a_like_b) job->a_lane_stride = 4, job->a_cell_stride = AC_LANES * 4;
+    if (p->a_like_b) job->a_lane_stride = 4, job->a_cell_stride = AC_LANES * 4;
     if (!p->direct) return;
     int64_t item = ac_itemsize(p->call->a.dtype);
     job->a_lane_stride = p->call->a.lanes == 1 ? 0 : p->call->a.lane_stride * item;
@@ -174,6 +183,7 @@ static void one_block(void *context, int64_t chunk, int thread) {
     for (int64_t k = 0; k < p->cut.blocks; k++) {
         bool last = k + 1 == p->cut.blocks;
         job.a = a_panels(&w, k), job.b = p->b ? b_panels(&w, k) : w.own_b;
+        if (!p->direct && !p->a) (void)ac_pack(&p->call->a, &p->cut, p->a_like_b, k, w.a0, w.na, w.own_a);
         if (!p->b && !ac_pack(&p->call->b, &p->cut, true, k, w.b0, w.nb, w.own_b)) atomic_store(p->finite, false);
         job.soon_a = last ? a_panels(&next, 0) : a_panels(&w, k + 1);
         job.soon_b = !p->b ? w.own_b : last ? b_panels(&next, 0) : b_panels(&w, k + 1);
@@ -280,10 +290,12 @@ static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int threads, _
     plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
     p.direct = is_direct(&g->a, micro, &p.cut), p.brief = p.cut.blocks == 1;
+    /* values that are converted on the way are not transposed, too */
+    p.a_like_b = micro->a_like_b && (g->a.k_stride != 1 || g->a.dtype == AC_float32);
     choose_blocks(&p, threads);
     int64_t row_bytes = g->c_row * ac_itemsize(g->c_dtype);
     p.stream = g->a.lanes * row_bytes >= 2 * ac_l2_bytes() && row_bytes % AC_ALIGNMENT == 0 &&
-               (uintptr_t)g->c % AC_ALIGNMENT == 0;
+               (uintptr_t)g->c % AC_ALIGNMENT == 0 && !(ac_is_half(g->c_dtype) && micro->rounds_results);
     p.plain = is_plain(&p);
     p.finish = ac_cpu_loops()->finish[g->c_dtype == AC_float32 ? 0 : g->c_dtype == AC_float16 ? 1 : 2];
     return p;
@@ -302,17 +314,19 @@ typedef struct {
 /* If C is one block high, each block packs its part of b right before use, in the second-level cache. Every value is
  * still packed once. Values that the split cannot hold are then found late, and C is computed again. So C must not
  * be an input. */
-static bool packs_lazily(const plan *p) {
+static bool packs_b_lazily(const plan *p) {
     return p->a_blocks == 1 && p->a_panels >= 4 && (p->cut.kind != AC_PANEL_SPLIT || p->call->beta == 0);
 }
 
 static memory memory_of(plan *p, int threads) {
     const ac_gemm_call *g = p->call;
-    bool lazy = packs_lazily(p);
-    memory m = {.a = p->direct ? 0 : ac_panels_bytes(&p->cut, g->a.lanes), .threads = threads};
+    bool lazy = packs_b_lazily(p);
+    memory m = {.threads = threads};
+    m.a = p->direct || packs_a_lazily(p) ? 0 : ac_panels_bytes(&p->cut, g->a.lanes);
     m.b = g->panels || lazy ? 0 : ac_panels_bytes(&p->cut, g->b.lanes);
     p->scratch_bytes = accumulators_of(p) * AC_TILE_BYTES * (is_deep(p) ? 2 : 1);
-    if (!g->panels && lazy) p->scratch_bytes += p->b_block * p->cut.k_steps * p->cut.bytes;
+    if (packs_a_lazily(p)) p->scratch_bytes += block_bytes(p, p->a_block);
+    if (!g->panels && lazy) p->scratch_bytes += block_bytes(p, p->b_block);
     m.scratch = threads * p->scratch_bytes;
     m.all = m.a + m.b + m.scratch;
     return m;
@@ -329,6 +343,7 @@ static void note_ways(const plan *p, const memory *m) {
     else AC_WAY(product_one_k_block);
     if (is_deep(p)) AC_WAY(product_spans);
     if (p->direct) AC_WAY(product_a_in_place);
+    else if (packs_a_lazily(p)) AC_WAY(product_a_as_it_goes);
     else AC_WAY(product_a_packed);
     if (p->call->panels) AC_WAY(product_b_kept);
     else if (m->b) AC_WAY(product_b_first);
@@ -338,8 +353,12 @@ static void note_ways(const plan *p, const memory *m) {
 
 static void run_in(plan *p, const memory *m, char *room) {
     const ac_gemm_call *g = p->call;
-    p->a = room, p->b = g->panels ? g->panels : m->b ? room + m->a : NULL, p->scratch = room + m->a + m->b;
-    if (!p->direct) pack_all(p, &g->a, p->micro->a_like_b, room);
+    p->a = m->a ? room : NULL,
+    p->b = g->panels ? g->panels
+           : m->b    ? room + m->a
+                     : NULL,
+    p->scratch = room + m->a + m->b;
+    if (m->a) pack_all(p, &g->a, p->a_like_b, room);
     if (m->b) pack_all(p, &g->b, true, room + m->a);
     if (!atomic_load(p->finite)) return;
     ac_parallel(p->a_blocks * p->b_blocks, m->threads, one_block, p);
@@ -390,7 +409,7 @@ static int run_one(const ac_gemm_call *g, int threads) {
     int64_t bytes = ac_panels_bytes(&cut, g->b.lanes), at_once = g->b.lanes;
     if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS) {
         plan p = plan_of(g, micro, threads, NULL);
-        if (!packs_lazily(&p))
+        if (!packs_b_lazily(&p))
             at_once = ac_most(1, ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS)) * COLUMNS;
     }
     if (at_once >= g->b.lanes) return run_whole(g, threads);

@@ -12,7 +12,7 @@ typedef struct {
     int64_t a_next, b_next; /* bytes from a panel to the next, */
     int64_t a_k_stride;     /* in A from a k step to the next, */
     int64_t a_lane_stride;  /* and from a lane: panels may be the operand itself; */
-    int64_t a_cell_stride;  /* and from a cell: lanes of a cell lie together where micro->a_like_b packed them; */
+    int64_t a_cell_stride;  /* and from a cell: lanes of a cell lie together where A is packed as B; */
     int64_t b_cell_stride;  /* in B from a cell's lanes to the next's: panels may lie in padded channels */
     const int64_t *b_at;    /* bytes from b to each k step, or NULL: tiles follow each other */
     int na, nb;             /* panels of A and of B */
@@ -47,7 +47,7 @@ typedef struct {
     bool writes_results;               /* knows ac_micro_job.out */
     void (*begin)(void), (*end)(void); /* around a series of runs on one thread, or NULL */
     void (*run)(const ac_micro_job *job);
-    bool a_like_b;        /* A's panels are packed as B's; it reads any layout that a job's strides say */
+    bool a_like_b;        /* A may be packed as B: it reads any layout that the strides of a job say */
     bool streams_results; /* knows ac_micro_job.stream */
     bool rounds_results;  /* writes results in 16 bits, too */
 } ac_micro;

@@ -42,14 +42,16 @@ INLINE void fetch_rows(const float *c, int64_t row, int rows) {
     for (int i = 0; i < rows; i++) _mm_prefetch(c + i * row, _MM_HINT_T0);
 }
 
-/* Sums in 16 bits, rounded once, to the result's rows from `row` on. */
-INLINE void write_halves(const ac_micro_job *j, int rows, int row, __m256 sum[6][2]) {
+/* Rows [row, end) of sums at c, rounded once to 16 bits, to the result. A function of its own, whose constants stay in
+ * registers. */
+static __attribute__((noinline)) void write_halves(const ac_micro_job *j, int row, int end) {
+    const float *sums = j->c + row * AC_LANES, *last = j->c + end * AC_LANES;
     uint16_t *to = (uint16_t *)j->out + row * j->out_row;
-    bool bf16 = j->out_dtype == AC_bfloat16;
-    EACH_ROW EACH_VECTOR {
-        __m128i half = bf16 ? ac_narrow8_bf16(sum[i][v]) : ac_narrow8_f16(sum[i][v]);
-        _mm_storeu_si128((void *)(to + i * j->out_row + 8 * v), half);
-    }
+    int64_t next = j->out_row;
+    if (j->out_dtype == AC_bfloat16)
+        for (; sums < last; sums += AC_LANES, to += next) ac_narrow_bf16(AC_LANES, sums, to);
+    else
+        for (; sums < last; sums += AC_LANES, to += next) ac_narrow_f16(AC_LANES, sums, to);
 }
 
 /* `rows` rows of C from `row` on, a constant number; B's k steps are at `b_at` or follow each other. */
@@ -63,22 +65,23 @@ INLINE void some_rows(const ac_micro_job *j, int rows, int row, strides by, bool
         add_k_step(rows, a, follow ? b : ac_micro_b(j, s, AC_TILE_BYTES), by, sum);
     }
     int64_t c_row = AC_LANES;
-    if (j->out) {
-        c = (float *)j->out + row * j->out_row, c_row = j->out_row;
-        if (j->bias) EACH_ROW EACH_VECTOR sum[i][v] = _mm256_add_ps(sum[i][v], _mm256_loadu_ps(j->bias + 8 * v));
-    }
-    if (j->out && j->out_dtype != AC_float32) write_halves(j, rows, row, sum);
-    else if (j->stream) EACH_ROW EACH_VECTOR _mm256_stream_ps(c + i * c_row + 8 * v, sum[i][v]);
+    if (j->out && j->bias) EACH_ROW EACH_VECTOR sum[i][v] = _mm256_add_ps(sum[i][v], _mm256_loadu_ps(j->bias + 8 * v));
+    if (j->out && j->out_dtype == AC_float32) c = (float *)j->out + row * j->out_row, c_row = j->out_row;
+    if (j->stream) EACH_ROW EACH_VECTOR _mm256_stream_ps(c + i * c_row + 8 * v, sum[i][v]);
     else EACH_ROW EACH_VECTOR _mm256_storeu_ps(c + i * c_row + 8 * v, sum[i][v]);
 }
 
+/* Rows are rounded to 16 bits while the multiplications of the next ones run. */
 INLINE void all_rows(const ac_micro_job *j, strides by, bool follow) {
     if (j->out && !j->stream && j->out_dtype == AC_float32) fetch_rows(j->out, j->out_row, AC_LANES);
     if (j->add) fetch_rows(j->c + 6 * AC_LANES, AC_LANES, 10);
+    bool halves = j->out && j->out_dtype != AC_float32;
     some_rows(j, 6, 0, by, follow);
     some_rows(j, 6, 6, by, follow);
+    if (halves) write_halves(j, 0, 6);
     if (j->add) fetch_rows(j->c + j->c_a, AC_LANES, 6);
     some_rows(j, 4, 12, by, follow);
+    if (halves) write_halves(j, 6, AC_LANES);
 }
 
 /* Where strides are constants, instructions that read memory need no arithmetic. */

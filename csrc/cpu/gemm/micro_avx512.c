@@ -6,6 +6,7 @@
 #include <string.h>
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")
+#include "cpu/elementwise/half_simd.h"
 
 enum { ROWS = 8 };
 
@@ -53,14 +54,26 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
         }                                                                                                              \
         float *c = j->c + row * AC_LANES;                                                                              \
         int64_t c_row = AC_LANES, c_b = j->c_b;                                                                        \
-        if (j->out) {                                                                                                  \
+        if (j->out && j->bias)                                                                                         \
+            EACH_ROW EACH_COLUMN(nb) sum[i][v] = _mm512_add_ps(sum[i][v], _mm512_loadu_ps(j->bias + v * AC_LANES));    \
+        if (j->out && j->out_dtype == AC_float32)                                                                      \
             c = (float *)j->out + row * j->out_row, c_row = j->out_row, c_b = AC_LANES;                                \
-            if (j->bias)                                                                                               \
-                EACH_ROW EACH_COLUMN(nb) sum[i][v] =                                                                   \
-                    _mm512_add_ps(sum[i][v], _mm512_loadu_ps(j->bias + v * AC_LANES));                                 \
-        }                                                                                                              \
         EACH_ROW EACH_COLUMN(nb) _mm512_storeu_ps(c + v * c_b + i * c_row, sum[i][v]);                                 \
     }
+
+/* The sums in a tile of C, rounded once to 16 bits, to the result. */
+static void write_tile(const float *sums, ac_dtype dtype, uint16_t *to, int64_t next) {
+    const float *last = sums + AC_TILE_FLOATS;
+    if (dtype == AC_bfloat16)
+        for (; sums < last; sums += AC_LANES, to += next) ac_narrow_bf16(AC_LANES, sums, to);
+    else
+        for (; sums < last; sums += AC_LANES, to += next) ac_narrow_f16(AC_LANES, sums, to);
+}
+
+static __attribute__((noinline)) void write_halves(const ac_micro_job *j) {
+    for (int v = 0; v < j->nb; v++)
+        write_tile(j->c + v * j->c_b, j->out_dtype, (uint16_t *)j->out + v * AC_LANES, j->out_row);
+}
 
 #define KERNEL(name, MULTIPLY)                                                                                         \
     EIGHT_ROWS(name##_1, 1, MULTIPLY)                                                                                  \
@@ -72,6 +85,7 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
             else if (j->nb == 2) name##_2(j, row);                                                                     \
             else name##_1(j, row);                                                                                     \
         }                                                                                                              \
+        if (j->out && j->out_dtype != AC_float32) write_halves(j);                                                     \
     }
 
 KERNEL(run_f32, FMA_F32)
@@ -84,6 +98,7 @@ const ac_micro ac_micro_avx512 = {.name = "avx512",
                                   .a = 1,
                                   .b = 3,
                                   .writes_results = true,
+                                  .rounds_results = true,
                                   .run = run_f32};
 const ac_micro ac_micro_avx512_bf16 = {.name = "avx512_bf16",
                                        .way = AC_WAY_micro_avx512_bf16,
@@ -92,5 +107,6 @@ const ac_micro ac_micro_avx512_bf16 = {.name = "avx512_bf16",
                                        .a = 1,
                                        .b = 3,
                                        .writes_results = true,
+                                       .rounds_results = true,
                                        .run = run_bf16};
 #endif

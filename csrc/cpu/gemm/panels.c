@@ -119,13 +119,15 @@ bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block
     bool fits = true;
     ac_pack_k_step k_step = pack_k_step_for(o, cut->kind);
     int64_t k_steps = ac_cut_k_steps(cut, block), k = block * cut->k_steps * cut->depth;
-    bool by_panel = o->k_stride == 1;             /* the direction that memory runs in is walked first */
+    bool by_panel = o->k_stride == 1; /* the direction that memory runs in is walked first */
+    int64_t outer = by_panel ? count : k_steps, inner = by_panel ? k_steps : count;
     AC_ASSERT((uintptr_t)to % AC_ALIGNMENT == 0); /* vectors are stored whole */
-    for (int64_t i = 0; i < count * k_steps; i++) {
-        int64_t p = by_panel ? i / k_steps : i % count, s = by_panel ? i % k_steps : i / count;
-        fits &= k_step(o, cut->kind, columns, (panel + p) * AC_LANES, k + s * cut->depth,
-                       to + (p * k_steps + s) * cut->bytes);
-    }
+    for (int64_t i = 0; i < outer; i++)
+        for (int64_t j = 0; j < inner; j++) {
+            int64_t p = by_panel ? i : j, s = by_panel ? j : i;
+            fits &= k_step(o, cut->kind, columns, (panel + p) * AC_LANES, k + s * cut->depth,
+                           to + (p * k_steps + s) * cut->bytes);
+        }
     return fits;
 }
 

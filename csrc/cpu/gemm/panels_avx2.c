@@ -115,7 +115,7 @@ INLINE void pack_k_step(const ac_operand *o, bool columns, int64_t lane, int64_t
     bool turn = (o->k_stride == 1) == columns, whole = c.runs >= 16 && c.length >= 16;
     _Alignas(32) float streamed[AC_TILE_FLOATS];
     float *tile = o->stream ? streamed : to;
-    if (whole) fetch_ahead(&c);
+    if (whole && c.bytes > AHEAD) fetch_ahead(&c);
     if (!whole) pack_tile(&c, false, turn, from, round, tile);
     else if (turn) pack_tile(&c, true, true, from, round, tile);
     else pack_tile(&c, true, false, from, round, tile);
