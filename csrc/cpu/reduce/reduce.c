@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { COLUMNS = 256, FLUSH_ROWS = 128, SPLIT = 65536 };
+enum { COLUMNS = 256, ROWS = 16, FLUSH_ROWS = 128, SPLIT = 65536 };
 
 typedef void (*finish_fn)(const ac_total *total, double count, const ac_run *r, ac_tensor *out, int64_t at);
 
@@ -82,19 +82,28 @@ static void join_total(ac_fold fold, ac_total *total, const ac_total *part) {
     }
 }
 
-/* Adds rows [row, end) of a block of columns, whose first value is at `base`, to `partial`. Rows are read where they
- * lie, or several at a time where they are neighbours in memory. */
+/* Rows [row, row + rows) of a block of columns, as the opmath type, to `to`. */
+static void load_rows(const reduction *c, int64_t base, int64_t width, int64_t row, int64_t rows, char *to) {
+    int64_t stride = c->kept.stride[c->kept.n - 1], bytes = width * (int64_t)ac_opmath_bytes(c->opmath), together = 1;
+    if (c->inner.n == 1 && stride == 1 && c->inner.stride[0] == width) together = rows; /* they follow each other */
+    for (int64_t i = 0; i < rows; i += together) {
+        const char *from = element(c, base + ac_space_offset(&c->inner, row + i));
+        c->loops->load[c->x->dtype][c->opmath](together * width, from, stride, to + i * bytes);
+    }
+}
+
+/* Adds rows [row, end) of a block of columns, whose first value is at `base`, to `partial`. Rows of the opmath type are
+ * read where they lie. */
 static void fold_rows(const reduction *c, int64_t base, int64_t width, int64_t row, int64_t end, double *partial) {
-    double buffer[COLUMNS];
-    int64_t step = c->inner.stride[0], stride = c->kept.stride[c->kept.n - 1], rows = 1;
-    bool evenly = c->inner.n == 1 && stride == 1, in_place = evenly && c->x->dtype == ac_opmath_dtype(c->opmath);
-    int64_t together = in_place ? end - row : evenly && step == width ? COLUMNS / width : 1;
+    double buffer[ROWS * COLUMNS];
+    bool evenly = c->inner.n == 1,
+         in_place = c->kept.stride[c->kept.n - 1] == 1 && c->x->dtype == ac_opmath_dtype(c->opmath);
+    int64_t step = in_place && evenly ? c->inner.stride[0] : width, rows;
     for (; row < end; row += rows) {
-        rows = ac_least(together, end - row);
-        const char *from = element(c, base + ac_space_offset(&c->inner, row));
-        const void *in =
-            in_place ? from : ac_read_run(c->loops, c->opmath, c->x->dtype, rows * width, from, stride, buffer);
-        c->loops->fold_columns[c->fold][c->opmath](rows, width, in, in_place ? step : width, c->p, partial);
+        rows = in_place ? evenly ? end - row : 1 : ac_least(ROWS, end - row);
+        const void *in = in_place ? element(c, base + ac_space_offset(&c->inner, row)) : (const void *)buffer;
+        if (!in_place) load_rows(c, base, width, row, rows, (char *)buffer);
+        c->loops->fold_columns[c->fold][c->opmath](rows, width, in, step, c->p, partial);
     }
 }
 
