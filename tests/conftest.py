@@ -1,3 +1,4 @@
+import gc
 import os
 import random
 import signal
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(config, items):
         skip = pytest.mark.skip(reason="about the CPU")
         for item in items:
             item.add_marker(skip if item.get_closest_marker("cpu") else pytest.mark.gpu)
+
+
+def pytest_collection_finish():
+    """What exists now lives until the run ends. A collection of garbage that looks at it takes a second, and some tests ask for hundreds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

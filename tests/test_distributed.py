@@ -94,7 +94,7 @@ def test_the_example_in_two_processes(tmp_path):
     assert done.returncode == 0 and done.stdout.count("on 2 processes") == 4 and "[rank 0] epoch 3" in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("number, block", enumerate(re.findall(r"^```py\n(.*?)^```$", (ROOT / "docs" / "distributed.md").read_text(), re.M | re.S)))
+@pytest.mark.parametrize("number, block", [*enumerate(re.findall(r"^```py\n(.*?)^```$", (ROOT / "docs" / "distributed.md").read_text(), re.M | re.S))])
 def test_blocks_of_the_page_run(tmp_path, number, block):
     (tmp_path / "train.py").write_text(block)
     done = ampc_run(tmp_path, "--nproc", "2", "train.py")
