@@ -224,6 +224,19 @@ def test_the_command(tmp_path):
     assert command("--format", "github", str(bad)).stdout.startswith(f"::warning file={bad},line=2,title=ampc log-of-softmax::")
 
 
+def test_folders_of_others_are_left_out(tmp_path):
+    """A virtual environment in the folder, which nobody means, has thousands of files."""
+    bad = "import torch\np = torch.log(torch.softmax(x, 0))\n"
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    for name in (".git", "node_modules", "site-packages", "__pycache__", "env/lib", "own/nested"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "bad.py").write_text(bad)
+    lines = command(str(tmp_path)).stdout.splitlines()
+    assert len(lines) == 1 and lines[0].startswith(str(tmp_path / "own" / "nested" / "bad.py"))
+    assert command(str(tmp_path / "env" / "lib")).stdout  # but where they are named
+
+
 LEFT = [
     "import numpy as np\ndef f(x): return (x**2).mean() - x.mean()**2\n", "import jax\nfor i in range(3):\n    loss.backward()\n    opt.step()\n    print(loss.item())\n",
     "import torch\nimport numpy as np\ndef f(a):\n    a = np.asarray(a)\n    return (a**2).mean() - a.mean()**2\n",

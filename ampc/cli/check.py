@@ -19,7 +19,7 @@ def add_check(commands: Any) -> None:
                                  epilog=examples("ampc check train.py", "ampc check src/ examples/              every .py file in these folders",
                                                  "ampc check --format json src/          for other programs",
                                                  "ampc check --format github src/        annotations on GitHub"))
-    parser.add_argument("scripts", nargs="+", help="files, or folders whose .py files are read")
+    parser.add_argument("scripts", nargs="+", help="files, or folders whose .py files are read; hidden folders and virtual environments in them are left out")
     parser.add_argument("--format", choices=["text", "json", "github"], default="text", help="github: annotations of a workflow's run")
     parser.set_defaults(run=_check)
 
@@ -33,10 +33,17 @@ def _files(paths: List[str]) -> Iterator[str]:
             yield path
 
 
+def _has_scripts(folder: str) -> bool:
+    """Not a hidden folder, nor one of packages that somebody else wrote: a virtual environment, site-packages, node_modules."""
+    name = os.path.basename(folder)
+    return not (name.startswith(".") or name in ("__pycache__", "node_modules", "site-packages") or os.path.exists(os.path.join(folder, "pyvenv.cfg")))
+
+
 def _named(paths: List[str]) -> Iterator[str]:
     for path in paths:
         if os.path.isdir(path):
-            for folder, _, names in sorted(os.walk(path)):
+            for folder, within, names in os.walk(path):
+                within[:] = sorted(name for name in within if _has_scripts(os.path.join(folder, name)))
                 yield from (os.path.join(folder, n) for n in sorted(names) if n.endswith(".py"))
         else:
             yield path
