@@ -22,14 +22,25 @@ static plane_list planes_of(const ac_tensor *t, int nd) {
     return p;
 }
 
-/* A plane in the opmath type, contiguous; values compare the same there. */
-static void load_plane(const plane_list *p, const ac_loops *loops, ac_opmath opmath, int64_t plane, char *to) {
+static bool is_dense(const plane_list *p) {
+    int64_t next = 1;
+    for (int d = 2; d >= 0; next *= p->size[d--])
+        if (p->size[d] != 1 && p->stride[d] != next) return false;
+    return true;
+}
+
+/* A plane in the opmath type, contiguous; values compare the same there. It lies where it is, or is loaded into `room`.
+ */
+static const void *plane_at(const plane_list *p, const ac_loops *loops, ac_opmath opmath, int64_t plane, char *room) {
     int64_t item = ac_itemsize(p->t->dtype);
     const char *from = (const char *)ac_data(p->t) + ac_space_offset(&p->at, plane) * item;
+    if (is_dense(p)) return ac_read_run(loops, opmath, p->t->dtype, ac_product3(p->size), from, 1, room);
+    char *to = room;
     for (int64_t i = 0; i < p->size[0]; i++)
         for (int64_t j = 0; j < p->size[1]; j++, to += p->size[2] * ac_opmath_bytes(opmath))
             loops->load[p->t->dtype][opmath](p->size[2], from + (i * p->stride[0] + j * p->stride[1]) * item,
                                              p->stride[2], to);
+    return room;
 }
 
 typedef struct {
@@ -140,9 +151,9 @@ static void pool_rows(const pooling *p, const void *x, int64_t position, char *r
 static void pool_planes(void *context, int64_t begin, int64_t end, char *scratch) {
     const pooling *p = context;
     for (int64_t plane = begin; plane < end && !ac_poll(); plane++) {
-        load_plane(&p->planes, p->loops, p->opmath, plane, scratch);
-        if (p->by_rows) pool_rows(p, scratch, plane * p->positions, scratch + p->pixels * 8);
-        else pool_windows(p, scratch, plane * p->positions);
+        const void *x = plane_at(&p->planes, p->loops, p->opmath, plane, scratch);
+        if (p->by_rows) pool_rows(p, x, plane * p->positions, scratch + p->pixels * 8);
+        else pool_windows(p, x, plane * p->positions);
     }
 }
 
@@ -185,15 +196,15 @@ static void unpool_planes(void *context, int64_t begin, int64_t end, char *scrat
     ac_tensor *x = p->r->out[0];
     const ac_loops *loops = ac_cpu_loops();
     ac_opmath opmath = ac_opmath_of(x->dtype);
-    char *index = scratch + p->positions * 8, *plane = index + p->positions * 8;
+    bool in_place = x->dtype == ac_opmath_dtype(opmath);
+    char *room = scratch + p->positions * 8, *values = room + p->positions * 8;
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
-        load_plane(&p->g, loops, opmath, i, scratch);
-        load_plane(&p->indices, loops, AC_OPMATH_I64, i, index);
-        if (opmath == AC_OPMATH_F64)
-            spread_f64(p, (const double *)(void *)scratch, (int64_t *)(void *)index, (double *)(void *)plane);
-        else spread_f32(p, (const float *)(void *)scratch, (int64_t *)(void *)index, (float *)(void *)plane);
-        char *to = (char *)ac_data(x) + i * p->pixels * ac_itemsize(x->dtype);
-        loops->store[opmath][x->dtype](p->pixels, plane, to, 1);
+        const void *g = plane_at(&p->g, loops, opmath, i, scratch),
+                   *index = plane_at(&p->indices, loops, AC_OPMATH_I64, i, room);
+        char *to = (char *)ac_data(x) + i * p->pixels * ac_itemsize(x->dtype), *plane = in_place ? to : values;
+        if (opmath == AC_OPMATH_F64) spread_f64(p, g, index, (double *)(void *)plane);
+        else spread_f32(p, g, index, (float *)(void *)plane);
+        if (!in_place) loops->store[opmath][x->dtype](p->pixels, plane, to, 1);
     }
 }
 
