@@ -5,8 +5,9 @@ import pickle
 import warnings
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
-from where import FEWER, ON_GPU
+from where import DEVICE, FEWER, ON_GPU
 
 import ampc
 from ampc.amp import GradScaler
@@ -487,3 +488,57 @@ def test_ten_thousand_steps_with_overflow_and_nans():
     (mine, steps), (plain, same) = run(True), run(False)
     assert steps == same == [int((kinds == 0).sum())] * 4
     assert all(np.array_equal(a, b) for a, b in zip(mine, plain))
+
+
+def penalised(T, scaler, steps=20):
+    """A gradient penalty as torch's recipe has it. The gradients of the first loss overflow in float16; the second loss contains them."""
+    T.manual_seed(0)
+    net = T.nn.Sequential(T.nn.Linear(8, 16), T.nn.ReLU(), T.nn.Linear(16, 1))
+    with T.no_grad():
+        for i, p in enumerate(net.parameters()):
+            p.copy_(T.linspace(-0.5, 0.5, p.numel()).view(p.shape) + 0.01 * i)
+    opt, applied = T.optim.SGD(net.parameters(), lr=1e-7), 0
+    x = T.linspace(-1, 1, 256).view(32, 8)
+    y = 50 * x.sum(1, keepdim=True)
+    for _ in range(steps):
+        opt.zero_grad()
+        with T.autocast(DEVICE if T is ampc else "cpu", dtype=T.float16):
+            loss = T.nn.functional.mse_loss(net(x), y)
+        grads = T.autograd.grad(scaler.scale(loss), list(net.parameters()), create_graph=True)
+        inverse = 1.0 / scaler.get_scale()
+        with T.autocast(DEVICE if T is ampc else "cpu", dtype=T.float16):
+            loss = loss + sum((g * inverse).pow(2).sum() for g in grads).sqrt()
+        before = [p.detach().clone() for p in net.parameters()]
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+        applied += any((p != b).any().item() for p, b in zip(net.parameters(), before))
+    return applied
+
+
+def test_a_penalty_of_gradients_that_overflowed_lowers_the_scale(torch):
+    """Its loss is nan because the scale is too high."""
+    ours, theirs = ampc.amp.GradScaler(DEVICE), torch.amp.GradScaler("cpu")
+    assert penalised(ampc, ours) >= penalised(torch, theirs) > 5 and ours.get_scale() >= theirs.get_scale() and ours.get_scale() < 65536
+
+
+def test_a_loss_that_is_nan_does_not_keep_the_scale_of_another(torch):
+    """Two models, two optimizers, one scaler: that of the healthy one falls until its gradients do not overflow."""
+    def train(T):
+        sick, well = (T.ones(2, requires_grad=True, device=DEVICE if T is ampc else "cpu") for _ in range(2))
+        opts, scaler = [T.optim.SGD([p], lr=0.0) for p in (sick, well)], (ampc.amp.GradScaler(DEVICE) if T is ampc else torch.amp.GradScaler("cpu"))
+        for _ in range(6):
+            scaler.scale((sick * math.nan).sum()).backward()
+            scaler.scale((well * 1e35).sum()).backward()
+            for opt in opts:
+                scaler.step(opt)
+            scaler.update()
+            sick.grad = well.grad = None
+        return scaler
+
+    scaler = train(ampc)
+    assert scaler.get_scale() == train(torch).get_scale() < 65536
+    if not ON_GPU:
+        sick, well = scaler.ledger.skipped[:2]
+        assert math.isnan(sick.loss) and scaler.ledger.cause(sick)[0] == "model"
+        assert well.loss == float(np.float32(2e35)) and scaler.ledger.cause(well)[0] == "scale"

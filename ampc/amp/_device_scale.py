@@ -77,9 +77,9 @@ class DeviceScale:
         """``value`` times the scale."""
         return value * self._scale_on(value)
 
-    def check_loss(self, loss: Tensor) -> Tuple[Tensor, list]:
-        """The loss, twice: ``adapt`` looks whether it is finite then."""
-        return loss, [loss]
+    def read_loss(self, loss: Tensor) -> Tensor:
+        """The loss; ``adapt`` looks whether it is finite then."""
+        return loss
 
     def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device. For gradients on the CPU it waits for the scale."""
@@ -96,16 +96,19 @@ class DeviceScale:
         flags[1] = sums[INFS] > 0
         return flags
 
-    def adapt(self, found_inf: List[Tensor], bad_losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
+    def adapt(self, found_inf: List[Tensor], losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
         """Adapts the scale on the GPU, by the flags of all gradients. Nothing warns of nans."""
         _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, self.before_nans, self._total([stat.flags for stat in stats()]),
-                              self._one_loss(bad_losses), self.growth_factor, self.backoff_factor, self.growth_interval, self.min_scale,
+                              self._one_loss(losses), self.growth_factor, self.backoff_factor, self.growth_interval, self.min_scale,
                               self.max_scale, self.hysteresis)
         self._used = None
 
     def _one_loss(self, losses: List[Tensor]) -> Optional[Tensor]:
-        """A number that is finite where all losses are."""
-        return losses[0] if len(losses) == 1 and self._is_beside(losses[0]) else self._total([loss * 0 for loss in losses])
+        """A number that is finite where one of the losses is, or there is none."""
+        if len(losses) == 1 and self._is_beside(losses[0]):
+            return losses[0]
+        finite = self._total([(loss * 0 == 0).float() for loss in losses])
+        return None if finite is None else finite.reciprocal()
 
     def _is_beside(self, t: Tensor) -> bool:
         return t.dtype is _C.float32 and _C._device_index(t) == _C._device_index(self.scale_tensor)

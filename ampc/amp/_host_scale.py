@@ -54,10 +54,9 @@ class HostScale(_C.ScalerState):
         """``value`` times the scale."""
         return value * make.full((), self.scale, dtype=_C.float32, device=CPU)
 
-    def check_loss(self, loss: Tensor) -> Tuple[float, list]:
-        """The loss as a number, and a list of it where it is not finite."""
-        value = loss.item()
-        return value, [] if math.isfinite(value) else [value]
+    def read_loss(self, loss: Tensor) -> float:
+        """The loss as a number."""
+        return loss.item()
 
     def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device."""
@@ -67,14 +66,14 @@ class HostScale(_C.ScalerState):
         """[1.0 where some value is not finite]."""
         return make.full((1,), sums[INFS] + sums[NANS] > 0, dtype=_C.float32, device=CPU)
 
-    def adapt(self, found_inf: List[Tensor], bad_losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
+    def adapt(self, found_inf: List[Tensor], losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
         """Adapts the scale to overflow, but not to nans that no scale would prevent."""
         found = any(v.item() for v in found_inf)
         nans, streak = found and only_nans(stats()), self.streak
         if not nans:
             streak.before, streak.at_one = None, False
-        if found and bad_losses:
-            self._tell_of_loss(bad_losses[0])
+        if found and losses and not any(map(math.isfinite, losses)):
+            self._tell_of_loss(losses[0])
             return
         if nans:
             if streak.before is None:

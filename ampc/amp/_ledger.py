@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple, Union
 
 from .. import _C
 from .._C import Tensor
@@ -70,3 +70,13 @@ def only_nans(stats: List[GradStats]) -> bool:
     """Whether there were nans and no infinity in what passes saw."""
     sums = total(stats)
     return sums[NANS] > 0 and sums[INFS] == 0
+
+
+def loss_behind(losses: List[Union[float, Tensor]], stats: List[GradStats]) -> Union[float, Tensor, None]:
+    """Of an iteration's losses the one that explains an optimizer's gradients: the last one. Where only some are finite, it is the last that
+    is, or the first that is not where the gradients have nan alone. To look at losses on a GPU would wait: there it is the last."""
+    finite = [isinstance(loss, Tensor) or math.isfinite(loss) for loss in losses]
+    if all(finite) or not any(finite):
+        return losses[-1] if losses else None
+    nan = only_nans(stats)
+    return [loss for loss, good in zip(losses, finite) if good != nan][0 if nan else -1]

@@ -72,8 +72,8 @@ class Scale(Protocol):
     def times(self, value: Tensor) -> Tensor:
         """``value`` times the scale."""
 
-    def check_loss(self, loss: Tensor) -> Tuple[Loss, list]:
-        """Returns a loss of one element for a record, and a list for ``adapt`` that says whether it is not finite."""
+    def read_loss(self, loss: Tensor) -> Loss:
+        """A loss of one element, for a record and for ``adapt``."""
 
     def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device, in place. Returns statistics of them."""
@@ -81,11 +81,12 @@ class Scale(Protocol):
     def flags_of(self, sums: Tuple[float, ...]) -> Tensor:
         """Turns sums over gradients on the CPU into ``GradStats.flags``."""
 
-    def adapt(self, found_inf: List[Tensor], bad_losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
+    def adapt(self, found_inf: List[Tensor], losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
         """Ends an iteration: raises or lowers the scale.
 
-        ``found_inf`` are the flags of all gradients, ``bad_losses`` the lists of ``check_loss``. ``stats()`` returns the statistics of
-        gradients, ``culprit()`` the name of the first parameter whose gradient is not finite."""
+        ``found_inf`` are the flags of all gradients, ``losses`` the iteration's, of ``read_loss``. ``stats()`` returns the statistics of
+        gradients, ``culprit()`` the name of the first parameter whose gradient is not finite. The scale stays where no loss was finite. Where
+        only some were not, the scale may be the cause: an overflow of the gradients of one loss can be in the next, as in a gradient penalty."""
 
 
 def each_tensor(value: Any, scaled: Callable[[Tensor], Tensor]) -> Any:

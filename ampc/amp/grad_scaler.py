@@ -25,7 +25,7 @@ from ..cuda.graphs import captured_graph
 from ._device_scale import DeviceScale
 from ._gate import Gate
 from ._host_scale import HostScale, NanStreak
-from ._ledger import GradStats
+from ._ledger import GradStats, loss_behind
 from ._optimizers import leave_step_out, step_that_unscales, step_with_closure, takes_scaler, why_wait
 from ._parts import stats_of_all
 from ._scale import Scale, check_kind, check_scaling, checked_scale, each_tensor
@@ -70,10 +70,10 @@ class GradScaler:
         hysteresis: how many steps in a row must overflow before the scale shrinks, >= 1 (Megatron-LM, Transformer Engine).
         fp16_gradients: True allows float16 gradients; unscaling them may lose what scaling saved.
 
-    A gradient that is finite while scaled but infinite when unscaled counts as overflow. No overflow of gradients is what comes of a loss that
-    is itself infinite or nan: the step is skipped, and the scale stays. A nan is none either if it remains when the scale has fallen to 1. Then
-    the scale returns to its value before the nans. On the CPU a warning tells of both, once; on a GPU that would have to wait. ``last_step``
-    describes the last ``step``.
+    A gradient that is finite while scaled but infinite when unscaled counts as overflow. No overflow of gradients is what comes of losses that
+    are themselves infinite or nan: where no loss of an iteration is finite, the step is skipped, and the scale stays. A nan is none either if
+    it remains when the scale has fallen to 1. Then the scale returns to its value before the nans. On the CPU a warning tells of both, once; on
+    a GPU that would have to wait. ``last_step`` describes the last ``step``.
     """
 
     ledger: StepLedger  # a listener to events sets this and the next
@@ -87,7 +87,7 @@ class GradScaler:
         self._init_scale, self._init_growth_tracker, self._init_overflows = init_scale, 0, 0
         self._growth_factor, self._backoff_factor, self._growth_interval = growth_factor, backoff_factor, growth_interval
         self._min_scale, self._max_scale, self._hysteresis, self._fp16_gradients = min_scale, max_scale, hysteresis, bool(fp16_gradients)
-        self._bad_losses: List[Any] = []  # of this iteration, see Scale.check_loss
+        self._losses: List[Any] = []  # of this iteration, before they were scaled, see Scale.read_loss
         self._nan_streak = NanStreak()
         self._loss: Union[float, Tensor, None] = None  # the last one, before it was scaled
         self._number, self._round = next(_numbers), 0  # what a provenance names: who scaled, in which of its iterations
@@ -149,8 +149,8 @@ class GradScaler:
             self._lazy_init_scale_growth_tracker(value.device)
         state: Any = self._state
         if value.numel() == 1:
-            self._loss, bad = state.check_loss(value.detach())
-            self._bad_losses += bad
+            self._loss = state.read_loss(value.detach())
+            self._losses.append(self._loss)
         self._connected = bool(self._connected) or value.requires_grad
         scaled = state.times(value)
         _C._mark_scaled(scaled, self._number, self._round, state.known)
@@ -248,7 +248,8 @@ class GradScaler:
         return result
 
     def _tell_of_step(self, optimizer: Any, mine: Dict[str, Any]) -> None:
-        told = (self, optimizer, self._need_scale("step").snapshot(), self._loss, mine["found_inf_per_device"], mine["stats"])
+        stats = mine["stats"]
+        told = (self, optimizer, self._need_scale("step").snapshot(), loss_behind(self._losses, stats), mine["found_inf_per_device"], stats)
         graph = captured_graph()
         if graph is None:
             announce.step_decided(*told)
@@ -318,11 +319,11 @@ class GradScaler:
             found = [v for s in self._per_optimizer_states.values() for v in s["found_inf_per_device"].values()]
             if not found:
                 raise AssertionError("update: no gradient was checked since the last update(); call step(optimizer) first")
-            state.adapt(found, self._bad_losses, self._all_stats, self._culprit)
+            state.adapt(found, self._losses, self._all_stats, self._culprit)
         self._end_iteration()
 
     def _end_iteration(self) -> None:
-        self._bad_losses, self._connected = [], None
+        self._losses, self._connected = [], None
         self._round += 1
         self._per_optimizer_states = defaultdict(_fresh_state)
 
@@ -414,7 +415,7 @@ class GradScaler:
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()
             state["_init_overflows"] = self._init_overflows if self._state is None else self._state.overflows
-            state.update(last_step=None, _bad_losses=[])
+            state.update(last_step=None, _losses=[])
         state.update(_loss=None, _state=None, _per_optimizer_states={}, _nan_streak=copy(self._nan_streak))
         return state
 

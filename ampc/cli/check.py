@@ -19,7 +19,8 @@ def add_check(commands: Any) -> None:
                                  epilog=examples("ampc check train.py", "ampc check src/ examples/              every .py file in these folders",
                                                  "ampc check --format json src/          for other programs",
                                                  "ampc check --format github src/        annotations on GitHub"))
-    parser.add_argument("scripts", nargs="+", help="files, or folders whose .py files are read; hidden folders and virtual environments in them are left out")
+    parser.add_argument("scripts", nargs="+",
+                        help="files, or folders whose .py files are read; hidden folders and virtual environments in them are left out")
     parser.add_argument("--format", choices=["text", "json", "github"], default="text", help="github: annotations of a workflow's run")
     parser.set_defaults(run=_check)
 
@@ -36,7 +37,8 @@ def _files(paths: List[str]) -> Iterator[str]:
 def _has_scripts(folder: str) -> bool:
     """Not a hidden folder, nor one of packages that somebody else wrote: a virtual environment, site-packages, node_modules."""
     name = os.path.basename(folder)
-    return not (name.startswith(".") or name in ("__pycache__", "node_modules", "site-packages") or os.path.exists(os.path.join(folder, "pyvenv.cfg")))
+    left_out = name.startswith(".") or name in ("__pycache__", "node_modules", "site-packages")
+    return not left_out and not os.path.exists(os.path.join(folder, "pyvenv.cfg"))
 
 
 def _named(paths: List[str]) -> Iterator[str]:

@@ -43,16 +43,16 @@ def _current() -> Any:
 
 
 def facts() -> List[float]:
-    """Whether a loss was not finite, and the scale twice, so that the largest of all processes tells both ends. Waits for a GPU."""
+    """Whether no loss was finite, and the scale twice, so that the largest of all processes tells both ends. Waits for a GPU."""
     scaler = _current()
     if scaler is None:
         return [0.0, 0.0, 0.0]
     scale = scaler._need_scale("scale").scale
-    return [float(not all(math.isfinite(loss) for loss in scaler._bad_losses)), scale, -scale]
+    return [float(not any(math.isfinite(loss) for loss in scaler._losses)), scale, -scale]
 
 
 def take(largest: List[float]) -> None:
-    """Takes what is largest over all processes: where one has a loss that is not finite, all keep their scale. RuntimeError for scales that
+    """Takes what is largest over all processes: where one has no loss that is finite, all keep their scale. RuntimeError for scales that
     differ."""
     scaler = _current()
     if largest[1] != -largest[2]:
@@ -60,7 +60,7 @@ def take(largest: List[float]) -> None:
                            "or load_state_dict(), and call step() and update() in all or none")
     if scaler is not None and largest[0]:
         state = scaler._need_scale("scale")
-        scaler._bad_losses += state.check_loss(make.full((), math.nan, device=state.device))[1]
+        scaler._losses = [state.read_loss(make.full((), math.nan, device=state.device))]
 
 
 def note(largest: List[float]) -> None:
