@@ -119,6 +119,17 @@ def test_causes():
     assert cause == "divergence" and "a loss that grew from" in text
 
 
+@pytest.mark.parametrize("updates", [0, 1, 3, 8])
+def test_a_loss_that_is_nan_after_few_updates_may_come_of_the_learning_rate(updates):
+    net, opt, scaler = setup()
+    for _ in range(updates):
+        step(net, opt, scaler)
+    step(net, opt, scaler, math.nan)
+    cause, text = scaler.ledger.cause(scaler.ledger[-1])
+    expected = {1: "after 1 update, so the learning rate", 3: "after 3 updates, so the learning rate"}.get(updates)
+    assert cause == "model" and (expected in text if expected else "learning rate" not in text)
+
+
 def test_losses_that_are_no_number_and_steps_with_closures():
     p = ampc.nn.Parameter(ampc.ones(3))
     opt, scaler = ampc.optim.SGD([p], lr=0.5), GradScaler(KIND, init_scale=4.0)

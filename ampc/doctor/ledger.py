@@ -17,6 +17,7 @@ from ._growth import growth
 
 STEPS = 1000  # that are remembered
 TABLES = 100  # of a GPU's steps that were not asked about, up to twice as many; of those before, sums are kept, there
+SOON = 5  # updates, which are too few to show that losses grow
 
 
 class Gradient(NamedTuple):
@@ -235,7 +236,7 @@ class Ledger:
             if grown:
                 return "divergence", f"the loss is {step.loss} after {grown}: lower the learning rate, or clip the gradients"
             return "model", f"the loss itself is {step.loss}, so no scale helps: an operator of the forward pass overflowed, or the batch "\
-                "contains inf or nan"
+                f"contains inf or nan{_soon(before)}"
         if step.scale <= 1:
             return "model", f"gradients are not finite even at a scale of {step.scale:g}, so scaling is not the cause: they are too large for "\
                 "float16, or the backward pass divided by 0"
@@ -243,6 +244,12 @@ class Ledger:
             return "divergence", f"gradients overflow after {grown}: lower the learning rate, or clip the gradients"
         text = f"the scale of {step.scale:g} was too high for these gradients; the scaler lowers it, and only this step is lost"
         return "scale", text if step.infs else f"{text} (the backward pass turned the infinities into nan)"
+
+
+def _soon(before: List[Step]) -> str:
+    """Says that updates may have caused it, where they were few: too few for ``_growth`` to see a rise."""
+    updates = sum(not s.skipped for s in before)
+    return f"; it came after {updates} update{'s'[:updates > 1]}, so the learning rate may be too high" if 0 < updates <= SOON else ""
 
 
 def _growth(before: List[Step]) -> str:
