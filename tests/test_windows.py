@@ -376,6 +376,46 @@ def test_a_query_that_looks_at_nothing_gets_zeros_and_gives_none(kind, way):
     assert (again[0][:, :, 0] == 0).all() and all(ampc.isfinite(g).all() for g in again)
 
 
+INF = float("inf")
+
+
+def scores_of_minus_infinity(lib, way, cause, dtype):
+    """The result and the gradients of attention whose query 1 has no score but -inf, or, of ``keys``, no query has."""
+    draw = np.random.default_rng(4)
+    q, k, v = (lib.tensor(draw.standard_normal((2, 4, n, 8))).to(getattr(lib, dtype)) for n in (5, 5, 5))
+    if cause == "a query":
+        q[:, :, 1], k = -INF, k.abs()
+    elif cause == "keys":
+        q, k[...] = q.abs(), -INF
+    mask = {"added": lambda: lib.zeros(5, 5).to(q.dtype), "kept": lambda: lib.ones(5, 5, dtype=lib.bool)}.get(way.split()[0], lambda: None)()
+    if cause == "the mask":
+        mask[1] = -INF if mask.is_floating_point() else False
+    options = {"is_causal": "causal" in way, "dropout_p": 1e-9 * ("dropout" in way), "enable_gqa": "shared keys" in way}
+    if options["enable_gqa"]:
+        k, v = k[:, :2], v[:, :2]
+    leaves = [t.requires_grad_() for t in (q, k, v, *([mask] if "trained" in way else []))]
+    y = lib.nn.functional.scaled_dot_product_attention(*leaves[:3], attn_mask=mask, **options)
+    return [y, *lib.autograd.grad(y.square().sum(), leaves)]
+
+
+WAYS = ["alone", "dropout", "causal", "causal dropout", "shared keys", "shared keys dropout", "added", "added trained", "added dropout", "kept", "kept dropout"]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("cause", ["a query", "keys", "the mask"])
+@pytest.mark.parametrize("way", WAYS)
+def test_scores_of_minus_infinity_alone_weigh_nothing(torch, way, cause, dtype):
+    """By every way, with or without a mask, as in torch; 0 times an infinite key or query is nan in a gradient."""
+    if cause == "the mask" and not way.startswith(("added", "kept")):
+        pytest.skip("has none")
+    theirs, ours = (scores_of_minus_infinity(lib, way, cause, dtype) for lib in (torch, ampc))
+    assert (ours[0][:, :, 1] == 0).all()
+    eps = ampc.finfo(getattr(ampc, dtype)).eps
+    for got, want in zip(ours, theirs):
+        got, want = (t.detach().cpu().double().numpy() for t in (got, want))
+        np.testing.assert_allclose(got, want, rtol=0, atol=32 * eps * max(1, np.nanmax(abs(want), initial=0)))
+
+
 @pytest.mark.parametrize("nd", [2, 3])
 @pytest.mark.parametrize("how", [{"output_size": 3}, {"output_ratio": 0.6, "return_indices": True}, {"output_size": 1}])
 def test_fractional_pooling(nd, how):
