@@ -276,6 +276,8 @@ SAMPLES: dict[str, list[Sample]] = {
     "logsumexp": [Sample((real(3, 4), 1), reference=logsumexp), Sample((real(3, 4, 2), [0, 2], True), reference=logsumexp)],
     "softmax": [Sample((real(3, 4), 1), reference=softmax), Sample((real(3, 4, 2), 1), reference=softmax)],
     "log_softmax": [Sample((real(3, 4), 1), reference=lambda x, d: np.log(softmax(x, d))), Sample((real(3, 4, 2), 0), reference=lambda x, d: np.log(softmax(x, d)))],
+    "safe_softmax": [Sample((real(3, 4), 1), reference=softmax, torch="_safe_softmax"),
+                     Sample((np.array([[-np.inf] * 3, [-np.inf, 0.5, 1.5]]), 1), reference=lambda x, d: np.array([[0.0] * 3, [0.0, *softmax(x[1, 1:], 0)]]), torch="_safe_softmax", grad=False)],
     "softmax_backward": [Sample((real(3, 4), real(3, 4), 1), reference=lambda g, y, d: y * (g - (g * y).sum(d, keepdims=True)), torch=None)],
     "log_softmax_backward": [Sample((real(3, 4), real(3, 4), 1), reference=lambda g, y, d: g - np.exp(y) * g.sum(d, keepdims=True), torch=None)],
     "mse_loss": [Sample((real(3, 4), real(3, 4)), reference=lambda x, t: ((x - t)**2).mean(), torch=F("mse_loss")),

@@ -328,3 +328,29 @@ def test_the_gradient_of_a_product_overflows_only_where_it_is_infinite():
     x = ampc.tensor([1e30, 2.0], requires_grad=True)
     (x.prod() * 1e5).backward()
     assert x.grad.tolist() == pytest.approx([2e5, 1e35])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("graph", [False, True])
+def test_the_mean_of_losses_without_weight_is_nan(torch, smoothing, graph):
+    """As in torch: the classes that the samples name weigh 0, others do not, so that smoothing leaves a loss."""
+    found = []
+    for lib in (torch, ampc):
+        x = lib.tensor([[0.5, 1.0, -1.0], [2.0, 0.0, 1.0]], requires_grad=True)
+        loss = lib.nn.functional.cross_entropy(x, lib.tensor([1, 1]), lib.tensor([1.0, 0.0, 2.0]), label_smoothing=smoothing)
+        found.append([loss.item(), lib.autograd.grad(loss, x, create_graph=graph)[0].tolist()])
+    assert repr(found[0]) == repr(found[1]) == repr([math.nan, [[math.nan] * 3] * 2])
+
+
+def test_the_slope_of_many_16_bit_losses_that_differentiates_again():
+    """Their number is beyond float16, and so is the product of a gradient with one of the loss."""
+    n = 70000
+    x = (ampc.arange(2.0 * n).reshape(n, 2) % 7 / 4).half().requires_grad_()
+    loss = ampc.nn.functional.cross_entropy(x, ampc.arange(n) % 2)
+    plain, again = (ampc.autograd.grad(loss, x, ampc.tensor(4096.0).half(), create_graph=graph, retain_graph=True)[0] for graph in (False, True))
+    assert plain.any() and (plain - again).abs().max().item() <= ampc.finfo(ampc.float16).eps * plain.abs().max().item()
+    leaf = ampc.tensor([[3.0, -3.0]]).half().requires_grad_()
+    slope, = ampc.autograd.grad(ampc.nn.functional.cross_entropy(leaf, ampc.tensor([0])), leaf, ampc.tensor(1024.0).half(), create_graph=True)
+    got, = ampc.autograd.grad(slope, leaf, ampc.tensor([[1024.0, 0.0]]).half())
+    want = 1024 * 1024 * math.exp(-6) / (1 + math.exp(-6)) ** 2
+    assert got.tolist()[0] == pytest.approx([want, -want], rel=4 * ampc.finfo(ampc.float16).eps)

@@ -1,5 +1,6 @@
 """Windows and planes: convolution, pooling, resampling, normalisation over channels, attention, in any geometry and layout."""
 
+import contextlib
 import math
 import subprocess
 import sys
@@ -374,6 +375,82 @@ def test_a_query_that_looks_at_nothing_gets_zeros_and_gives_none(kind, way):
     assert (grads[0][:, :, 0] == 0).all() and all(ampc.isfinite(g).all() for g in grads)
     again = ampc.autograd.grad(sum(g.square().sum() for g in grads), [q, k, v])
     assert (again[0][:, :, 0] == 0).all() and all(ampc.isfinite(g).all() for g in again)
+
+
+INF = float("inf")
+
+
+def scores_of_minus_infinity(lib, way, cause, dtype):
+    """The result and the gradients of attention whose query 1 has no score but -inf, or, of ``keys``, no query has."""
+    draw = np.random.default_rng(4)
+    q, k, v = (lib.tensor(draw.standard_normal((2, 4, n, 8))).to(getattr(lib, dtype)) for n in (5, 5, 5))
+    if cause == "a query":
+        q[:, :, 1], k = -INF, k.abs()
+    elif cause == "keys":
+        q, k[...] = q.abs(), -INF
+    mask = {"added": lambda: lib.zeros(5, 5).to(q.dtype), "kept": lambda: lib.ones(5, 5, dtype=lib.bool)}.get(way.split()[0], lambda: None)()
+    if cause == "the mask":
+        mask[1] = -INF if mask.is_floating_point() else False
+    options = {"is_causal": "causal" in way, "dropout_p": 1e-9 * ("dropout" in way), "enable_gqa": "shared keys" in way}
+    if options["enable_gqa"]:
+        k, v = k[:, :2], v[:, :2]
+    leaves = [t.requires_grad_() for t in (q, k, v, *([mask] if "trained" in way else []))]
+    y = lib.nn.functional.scaled_dot_product_attention(*leaves[:3], attn_mask=mask, **options)
+    return [y, *lib.autograd.grad(y.square().sum(), leaves)]
+
+
+WAYS = ["alone", "dropout", "causal", "causal dropout", "shared keys", "shared keys dropout", "added", "added trained", "added dropout", "kept", "kept dropout"]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("cause", ["a query", "keys", "the mask"])
+@pytest.mark.parametrize("way", WAYS)
+def test_scores_of_minus_infinity_alone_weigh_nothing(torch, way, cause, dtype):
+    """By every way, with or without a mask, as in torch; 0 times an infinite key or query is nan in a gradient."""
+    if cause == "the mask" and not way.startswith(("added", "kept")):
+        pytest.skip("has none")
+    theirs, ours = (scores_of_minus_infinity(lib, way, cause, dtype) for lib in (torch, ampc))
+    assert (ours[0][:, :, 1] == 0).all()
+    eps = ampc.finfo(getattr(ampc, dtype)).eps
+    for got, want in zip(ours, theirs):
+        got, want = (t.detach().cpu().double().numpy() for t in (got, want))
+        np.testing.assert_allclose(got, want, rtol=0, atol=32 * eps * max(1, np.nanmax(abs(want), initial=0)))
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16], ids=str)
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("lead, queries, keys", [((0,), 3, 4), ((2, 0), 3, 4), ((2,), 0, 4), ((2,), 3, 0)])
+def test_attention_of_nothing_has_gradients_of_nothing(lead, queries, keys, dropout, dtype):
+    """Also where the result's gradient is one number for all of its values, as a sum's is, or every other column of a tensor."""
+    for slope_of in (lambda y: ampc.ones_like(y)[..., :1].expand(y.shape), lambda y: ampc.ones(*y.shape[:-1], 2 * y.shape[-1], dtype=dtype)[..., ::2]):
+        leaves = [ampc.ones(*lead, n, 8, dtype=dtype).requires_grad_() for n in (queries, keys, keys)]
+        y = ampc.nn.functional.scaled_dot_product_attention(*leaves, dropout_p=dropout)
+        assert y.shape == (*lead, queries, 8) and not y.any()
+        for leaf, slope in zip(leaves, ampc.autograd.grad(y, leaves, slope_of(y))):
+            assert slope.shape == leaf.shape and not slope.any()
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16], ids=str)
+def test_second_derivatives_with_a_mask_of_a_wider_dtype(dtype):
+    q, k, v = (ampc.tensor(real(2, n, 8)).to(dtype).requires_grad_() for n in (3, 4, 4))
+    mask = ampc.tensor(real(3, 4))
+    found = []
+    for given in (mask, mask.to(ampc.float32)):
+        first = ampc.autograd.grad(ampc.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=given).sum(), [q, k], create_graph=True)
+        found.append([*first, *ampc.autograd.grad(sum(t.square().sum() for t in first), [q, k, v])])
+    for got, want in zip(*found):
+        assert got.dtype is dtype and (got - want).abs().max().item() <= 8 * ampc.finfo(dtype).eps * max(1.0, want.abs().max().item())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("of_mask", ["uint8", "int64", "bool"])
+def test_masks_of_integers_are_refused(torch, of_mask, dropout, dtype):
+    """As in torch: they could mean numbers that are added, or truth."""
+    for lib in (torch, ampc):
+        x, mask = lib.ones(1, 2, 8, dtype=getattr(lib, dtype)), lib.ones(2, 2, dtype=getattr(lib, of_mask))
+        with pytest.raises(RuntimeError, match="attn_mask.* bool") if of_mask != "bool" else contextlib.nullcontext():
+            lib.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask, dropout_p=dropout)
 
 
 @pytest.mark.parametrize("nd", [2, 3])

@@ -238,16 +238,19 @@ static T weighted_target(ac_formula *c, const ac_attrs_cross_entropy *a, T x) {
     return ADD(TIMES(hard, 1 - a->label_smoothing), TIMES(even, a->label_smoothing / (double)x->shape[channel]));
 }
 
-/* The gradient of cross entropy in operators that differentiate again. */
+/* The gradient of cross entropy in operators that differentiate again, of 16 bits in float32. */
 static T entropy_slope(ac_formula *c, const ac_attrs_cross_entropy *a) {
     ac_scratch *s = &c->scratch;
-    T given = SAVED(0), g = G;
+    T given = SAVED(0), g = ac_c_wide(s, G);
     if (!given || !g) return NULL;
     T x = ac_c_cast(s, given, g->dtype), q = weighted_target(c, a, x);
     ac_dims along = {1, {given->ndim > 1}};
     ac_attrs_softmax over = {along.v[0], AC_NO_DTYPE};
     T slope = SUB(MUL(ac_c_call(s, AC_OP_softmax, &over, 1, x), ac_c_sum_over(s, q, &along, true)), q);
-    if (a->reduction == AC_REDUCE_MEAN) g = DIV(g, ac_c_cast(s, ac_c_select(s, RESULT(2), 0, 0), g->dtype));
+    if (a->reduction == AC_REDUCE_MEAN) {
+        T total = ac_c_cast(s, ac_c_select(s, RESULT(2), 0, 0), g->dtype);
+        g = DIV(g, WHERE(BIN(eq, total, NUM(0)), NUM(NAN), total)); /* as the loss is */
+    }
     T counts = BIN(ne, target_of(c), NUM((double)a->ignore_index));
     g = WHERE(counts, g, NUM(0)); /* also where the mean divides by a total of 0 */
     return ac_c_cast(s, MUL(slope, ac_c_unsqueeze(s, g, along.v[0])), given->dtype);

@@ -198,14 +198,12 @@ static T attention_weights(ac_formula *c, const ac_attrs_flash_attention *a, T q
         T row = ac_c_unsqueeze(s, ac_c_arange(s, scores->shape[last - 1], d), 1);
         scores = WHERE(BIN(ge, row, ac_c_arange(s, scores->shape[last], d)), scores, NUM(-INFINITY));
     }
+    T mask = MAYBE(3);
+    bool keeps = ac_c_has(mask) && mask->dtype == AC_bool;
+    if (keeps) scores = WHERE(mask, scores, NUM(-INFINITY));
+    else if (ac_c_has(mask)) scores = ADD(scores, ac_c_cast(s, mask, scores->dtype));
     ac_attrs_softmax along = {-1, AC_NO_DTYPE};
-    if (!ac_f_has(c, 3)) return ac_c_call(s, AC_OP_softmax, &along, 1, scores);
-    T mask = SAVED(3);
-    bool keeps = mask && mask->dtype == AC_bool;
-    scores = keeps ? WHERE(mask, scores, NUM(-INFINITY)) : ADD(scores, mask);
-    ac_attrs_reduce_dim over = {{1, {-1}}, 1};
-    T some = ac_c_call(s, AC_OP_any, &over, 1, keeps ? mask : BIN(ne, scores, NUM(-INFINITY)));
-    return WHERE(some, ac_c_call(s, AC_OP_softmax, &along, 1, WHERE(some, scores, NUM(0))), NUM(0));
+    return ac_c_call(s, AC_OP_safe_softmax, &along, 1, scores);
 }
 
 static T dropped(ac_scratch *s, T x, const ac_attrs_flash_attention *a) {

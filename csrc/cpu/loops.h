@@ -54,6 +54,7 @@ typedef struct ac_loops {
     uint64_t (*largest[3])(int64_t n, const void *x);
     /* rows, indexed 0 float32, 1 float64 */
     void (*softmax[2])(int64_t n, const void *x, void *y);
+    void (*safe_softmax[2])(int64_t n, const void *x, void *y);
     void (*log_softmax[2])(int64_t n, const void *x, void *y);
     void (*softmax_backward[2])(int64_t n, const void *g, const void *y, void *dx);
     void (*log_softmax_backward[2])(int64_t n, const void *g, const void *y, void *dx);

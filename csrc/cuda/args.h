@@ -104,6 +104,7 @@ typedef struct {
     ac_gpu_rows_of in[2], out;
     int32_t group, slots;   /* threads that take a row: 1, 32, or all of a block; slots to keep one in */
     int32_t vector, cached; /* whole runs of neighbours; rows fit into shared memory */
+    int32_t safe;           /* softmax: a row of -inf alone gives 0 */
     /* layer norm: contiguous, NULL where absent */
     ac_gpu_ref weight, bias, mean, rstd;
     double eps;
@@ -280,9 +281,9 @@ typedef struct {
 /* -- integer products -- */
 
 typedef struct {
-    ac_gpu_ref a, b, c;
+    ac_gpu_ref a, b, c, bias; /* bias: a value for each column, or NULL */
     int64_t batch, m, n, k;
-    int64_t a_batch_stride, a_row, a_col, b_batch_stride, b_row, b_col;
+    int64_t a_batch_stride, a_row, a_col, b_batch_stride, b_row, b_col, bias_col;
 } ac_gpu_product;
 
 /* -- attention -- */

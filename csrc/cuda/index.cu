@@ -220,7 +220,7 @@ AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
 AC_KERNEL(ac_integer_product, ac_gpu_product) {
     EACH_OF_N(t, a.batch * a.m * a.n) {
         int64_t outer = quotient(t, a.n), b = quotient(outer, a.m), i = outer - b * a.m, j = t - outer * a.n;
-        uint64_t sum = 0;
+        uint64_t sum = a.bias.data ? (uint64_t)load<int64_t>(a.bias, j * a.bias_col) : 0;
         for (int64_t p = 0; p < a.k; p++)
             sum += (uint64_t)load<int64_t>(a.a, b * a.a_batch_stride + i * a.a_row + p * a.a_col) *
                    (uint64_t)load<int64_t>(a.b, b * a.b_batch_stride + p * a.b_row + j * a.b_col);

@@ -279,12 +279,37 @@ static ac_tensor *bias_for(const ac_tensor *out, ac_tensor *bias) {
     return row;
 }
 
+/* As below. */
+static int integer_product(const ac_run *r, const ac_tensor *a, const ac_tensor *b, int b_lane, int b_k,
+                           const ac_tensor *bias) {
+    static ac_gpu_kernel kernel = {.image = AC_IMAGE_INDEX, .name = "ac_integer_product"};
+    int last = a->ndim - 1;
+    ac_gpu_product p = {.a = ac_gpu_ref_of(a),
+                        .b = ac_gpu_ref_of(b),
+                        .c = ac_gpu_ref_of(r->out[0]),
+                        .bias = ac_gpu_ref_of(bias),
+                        .batch = last > 1 ? a->shape[0] : 1,
+                        .m = a->shape[last - 1],
+                        .n = b->shape[b_lane],
+                        .k = a->shape[last],
+                        .a_batch_stride = last > 1 ? a->strides[0] : 0,
+                        .a_row = a->strides[last - 1],
+                        .a_col = a->strides[last],
+                        .b_batch_stride = last > 1 ? b->strides[0] : 0,
+                        .b_row = b->strides[b_k],
+                        .b_col = b->strides[b_lane],
+                        .bias_col = bias ? bias->strides[0] : 0};
+    ac_device d = ac_run_device(r);
+    return ac_gpu_launch(d, &kernel, ac_gpu_blocks(d, r->out[0]->numel, 1), 0, &p);
+}
+
 /* c [batch, m, n] = a [batch, m, k] b, whose dimensions are told apart by number; bias [n] or NULL. */
 static int product(const ac_run *r, ac_tensor *a, ac_tensor *b, int b_lane, int b_k, ac_tensor *bias) {
     ac_tensor *out = r->out[0];
     int64_t n = b->shape[b_lane], k = a->shape[a->ndim - 1], m = a->shape[a->ndim - 2];
     int64_t batch = a->ndim > 2 ? a->shape[0] : 1;
     if (out->numel == 0) return 0;
+    if (!ac_is_floating(a->dtype)) return integer_product(r, a, b, b_lane, b_k, bias);
     if (k == 0) return r->add ? 0 : clear_output(r, bias);
     request q = {.run = r, .panels = r->panels, .b_lane = b_lane, .b_k = b_k, .m = m, .n = n, .k = k, .batch = batch};
     q.type = out->dtype == AC_float64 || a->dtype == AC_float64 ? AC_float64 : r->compute;
@@ -303,44 +328,14 @@ static int product(const ac_run *r, ac_tensor *a, ac_tensor *b, int b_lane, int 
 
 /* -- the rows --------------------------------------------------------------------------------------- */
 
-static int integer_product(const ac_run *r) {
-    static ac_gpu_kernel k = {.image = AC_IMAGE_INDEX, .name = "ac_integer_product"};
-    const ac_tensor *a = r->in[0], *b = r->in[1];
-    int last = a->ndim - 1;
-    ac_gpu_product p = {.a = ac_gpu_ref_of(a),
-                        .b = ac_gpu_ref_of(b),
-                        .c = ac_gpu_ref_of(r->out[0]),
-                        .batch = last > 1 ? a->shape[0] : 1,
-                        .m = a->shape[last - 1],
-                        .n = b->shape[last],
-                        .k = a->shape[last],
-                        .a_batch_stride = last > 1 ? a->strides[0] : 0,
-                        .a_row = a->strides[last - 1],
-                        .a_col = a->strides[last],
-                        .b_batch_stride = last > 1 ? b->strides[0] : 0,
-                        .b_row = b->strides[last - 1],
-                        .b_col = b->strides[last]};
-    int64_t n = r->out[0]->numel;
-    ac_device d = ac_run_device(r);
-    return n ? ac_gpu_launch(d, &k, ac_gpu_blocks(d, n, 1), 0, &p) : 0;
-}
+int ac_cuda_mm(const ac_run *r) { return product(r, r->in[0], r->in[1], 1, 0, NULL); }
 
-int ac_cuda_mm(const ac_run *r) {
-    if (!ac_is_floating(r->in[0]->dtype)) return integer_product(r);
-    return product(r, r->in[0], r->in[1], 1, 0, NULL);
-}
-
-int ac_cuda_bmm(const ac_run *r) {
-    if (!ac_is_floating(r->in[0]->dtype)) return integer_product(r);
-    return product(r, r->in[0], r->in[1], 2, 1, NULL);
-}
+int ac_cuda_bmm(const ac_run *r) { return product(r, r->in[0], r->in[1], 2, 1, NULL); }
 
 /* x as [rows, in], which takes a copy when its leading dimensions do not merge. */
 int ac_cuda_linear(const ac_run *r) {
     ac_tensor *x = r->in[0], *dense = NULL, *flat;
     int last = x->ndim - 1;
-    if (!ac_is_floating(r->in[1]->dtype))
-        return ac_fail(AC_RUNTIME, "linear: needs floating point, got %s", ac_dtypes[r->in[1]->dtype].name);
     ac_space rows = ac_space_of(x, ~(1u << last));
     if (rows.n > 1) {
         dense = ac_gpu_contiguous(x);

@@ -98,7 +98,7 @@ static int run_rows(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, int in
     AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].shown));
     bool wide = r->out[0]->dtype == AC_float64 || x->dtype == AC_float64;
     uint32_t mask = x->ndim ? 1u << dim : 0;
-    ac_gpu_rows a = {.n = x->ndim ? x->shape[dim] : 1};
+    ac_gpu_rows a = {.n = x->ndim ? x->shape[dim] : 1, .safe = r->op == AC_OP_safe_softmax};
     ac_tensor *real[2] = {NULL, NULL};
     int failed = 0;
     for (int k = 0; k < inputs && !failed; k++) {
@@ -117,6 +117,7 @@ int ac_cuda_softmax(const ac_run *r) {
     ATTRS(softmax);
     return run_rows(r, softmax, a->dim, 1);
 }
+int ac_cuda_safe_softmax(const ac_run *r) { return ac_cuda_softmax(r); }
 int ac_cuda_log_softmax(const ac_run *r) {
     ATTRS(softmax);
     return run_rows(r, log_softmax, a->dim, 1);

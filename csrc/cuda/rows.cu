@@ -171,22 +171,25 @@ template <class R> DEV Exponentials<R> exponentials_of(const Row<R> &row, double
     return e;
 }
 
-/* A row of -inf alone shifts by -inf and gives nan, as it must. A row that is kept takes one exponential a value. */
+/* A row of -inf alone shifts by -inf and gives nan, as it must; a.safe: it shifts by 0 and gives 0. */
+template <class R> DEV R shift_of(const ac_gpu_rows &a, R top) { return a.safe && top == (R)-INFINITY ? (R)0 : top; }
+
+/* A row that is kept takes one exponential a value. */
 template <class R> DEV void softmax(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
         R top = (R)-INFINITY, part = 0;
         double sum;
         if (a.cached) {
             row.first(0, [&](Element, R v) { top = v > top ? v : top; });
-            top = row_join(row, top, Larger());
+            top = shift_of(a, row_join(row, top, Larger()));
             row.again(0, [&](Element p, R v) {
                 R e = exponential(v - top);
                 row.keep(0, p, e); /* instead of the value */
                 part += e;
             });
             sum = row_join(row, (double)part, Add());
-        } else top = exponentials_of(row, &sum).top;
-        R scale = (R)(1 / sum);
+        } else top = shift_of(a, exponentials_of(row, &sum).top);
+        R scale = a.safe && sum == 0 ? (R)0 : (R)(1 / sum);
         row.template write<1>([&](Element, R v, R) { return scale * (a.cached ? v : exponential(v - top)); });
     });
 }
@@ -336,7 +339,8 @@ AC_KERNEL(ac_entropy_join, ac_gpu_entropy) {
     all = block_join(all, Add());
     if (threadIdx.x != 0) return;
     a.totals[0] = weight, a.totals[1] = all;
-    if (a.loss.data) store_real<double>(a.loss, 0, a.mean ? loss / weight : loss);
+    if (a.mean) loss = (weight == 0 ? 0 : loss) / weight; /* nan, also where label smoothing leaves a loss */
+    if (a.loss.data) store_real<double>(a.loss, 0, loss);
 }
 
 /* g times the shares of the classes minus the target: each logit is read once, its gradient is written once. */

@@ -478,12 +478,6 @@ static T attention_scores(ac_scratch *s, T q, T k) {
     return batched_product(s, q, turned, &(ac_attrs_product){AC_float32});
 }
 
-/* Whether a row has anything, by row. */
-static T attends_anywhere(ac_scratch *s, T allowed) {
-    ac_attrs_reduce_dim last = {{1, {-1}}, 1};
-    return ac_c_call(s, AC_OP_any, &last, 1, allowed);
-}
-
 static T attention_by_parts(ac_scratch *s, T q, T k, T v, T mask, double scale, const ac_attrs_attention *a) {
     T both[2] = {q, k}, low = ac_c_low(s, both, 2, q);
     T scores = TIMES(attention_scores(s, low, ac_c_low(s, both, 2, k)), scale);
@@ -491,15 +485,9 @@ static T attention_by_parts(ac_scratch *s, T q, T k, T v, T mask, double scale, 
     bool keeps = mask && mask->dtype == AC_bool;
     if (keeps) scores = WHERE(mask, scores, NUM(-INFINITY));
     else if (mask && scores) scores = ADD(scores, ac_c_cast(s, mask, scores->dtype));
-    T some = ABSENT; /* a row that attends to nothing gives 0, not nan */
-    if (mask && !a->is_causal) {
-        some = attends_anywhere(s, keeps ? mask : BIN(ne, scores, NUM(-INFINITY)));
-        scores = WHERE(some, scores, NUM(0));
-    }
     if (!low || !scores) return NULL;
     ac_attrs_softmax last = {-1, AC_NO_DTYPE};
-    T weights = ac_c_cast(s, ac_c_call(s, AC_OP_softmax, &last, 1, scores), low->dtype);
-    if (ac_c_has(some)) weights = WHERE(some, weights, NUM(0));
+    T weights = ac_c_cast(s, ac_c_call(s, AC_OP_safe_softmax, &last, 1, scores), low->dtype);
     ac_attrs_dropout drop = {a->dropout_p, 1};
     if (a->dropout_p > 0) weights = ac_c_call(s, AC_OP_dropout, &drop, 1, weights);
     return ac_c_product(s, weights, v);
@@ -537,6 +525,11 @@ static int check_attention(const ac_tensor *q, const ac_tensor *k, const ac_tens
 }
 
 static int check_mask(const ac_tensor *mask, const ac_tensor *q, const ac_tensor *k) {
+    if (mask->dtype != AC_bool && !ac_is_floating(mask->dtype))
+        return ac_fail(AC_RUNTIME,
+                       "scaled_dot_product_attention: `attn_mask` must be bool, True where a query looks, or floating "
+                       "point, which is added to the scores; got %s: convert it with .bool() or .to(query.dtype)",
+                       ac_dtypes[mask->dtype].name);
     int64_t keys = k->shape[k->ndim - 2], queries = q->shape[q->ndim - 2];
     bool fits = true;
     for (int d = 1; fits && d <= mask->ndim; d++) {

@@ -98,8 +98,8 @@ static int64_t packed_bytes(const attention *c, int64_t rows, int64_t cols) {
 /* -- scores ------------------------------------------------------------------------------------------------- */
 
 #define PREPARE(R, name)                                                                                               \
-    /* scaled, masked, and whether anything is left */                                                                 \
-    static bool prepare_##name(const attention *c, R *row, int64_t n, int64_t query, const R *mask) {                  \
+    /* scaled and masked */                                                                                            \
+    static void prepare_##name(const attention *c, R *row, int64_t n, int64_t query, const R *mask) {                  \
         R scale = (R)c->scale;                                                                                         \
         for (int64_t j = 0; j < n; j++) row[j] *= scale;                                                               \
         for (int64_t j = query + 1; c->causal && j < n; j++) row[j] = -INFINITY;                                       \
@@ -107,9 +107,6 @@ static int64_t packed_bytes(const attention *c, int64_t rows, int64_t cols) {
             for (int64_t j = 0; j < n; j++) row[j] = mask[j] != 0 ? row[j] : -INFINITY;                                \
         else if (mask)                                                                                                 \
             for (int64_t j = 0; j < n; j++) row[j] += mask[j];                                                         \
-        for (int64_t j = 0; j < n; j++)                                                                                \
-            if (row[j] != -INFINITY) return true;                                                                      \
-        return false;                                                                                                  \
     }
 PREPARE(float, f32)
 PREPARE(double, f64)
@@ -146,11 +143,10 @@ static void weigh(const attention *c, char *scores, int64_t item, int64_t first,
                                (const char *)ac_data(c->mask) + at * ac_itemsize(c->mask->dtype),
                                c->mask->strides[last], room);
         }
-        bool some = c->opmath == AC_OPMATH_F64 ? prepare_f64(c, (double *)(void *)scores, some_keys, first + i, mask)
-                                               : prepare_f32(c, (float *)(void *)scores, some_keys, first + i, mask);
-        if (some) loops->softmax[c->opmath](some_keys, scores, scores);
-        else memset(scores, 0, (size_t)bytes);
-        if (some) fill_rest(c, scores, some_keys, keys);
+        if (c->opmath == AC_OPMATH_F64) prepare_f64(c, (double *)(void *)scores, some_keys, first + i, mask);
+        else prepare_f32(c, (float *)(void *)scores, some_keys, first + i, mask);
+        loops->safe_softmax[c->opmath](some_keys, scores, scores);
+        fill_rest(c, scores, some_keys, keys);
     }
 }
 

@@ -224,6 +224,7 @@ static int check_targets(const entropy_call *c) {
     return 0;
 }
 
+/* Of samples without weight the mean is nan, also where label smoothing leaves a loss. */
 static void join_losses(const entropy_call *c, int64_t n) {
     ac_tensor *out = c->r->out[0];
     double loss = 0, *totals = ac_data(c->r->out[2]);
@@ -234,7 +235,8 @@ static void join_losses(const entropy_call *c, int64_t n) {
     }
     for (int64_t j = 0; j < c->l.classes; j++) totals[1] += class_weight(c->weight, j);
     if (c->a->reduction == AC_REDUCE_NONE) return;
-    ac_write_double(ac_data(out), out->dtype, 0, c->a->reduction == AC_REDUCE_MEAN ? loss / totals[0] : loss);
+    if (c->a->reduction == AC_REDUCE_MEAN) loss = (totals[0] == 0 ? 0 : loss) / totals[0];
+    ac_write_double(ac_data(out), out->dtype, 0, loss);
 }
 
 int ac_cpu_class_entropy(const ac_run *r) {

@@ -82,6 +82,11 @@ static void softmax_one(const rowwise *c, const void *const *in, void *out, int6
     c->loops->softmax[c->opmath](c->n, in[0], out);
 }
 
+static void safe_softmax_one(const rowwise *c, const void *const *in, void *out, int64_t i) {
+    (void)i;
+    c->loops->safe_softmax[c->opmath](c->n, in[0], out);
+}
+
 static void log_softmax_one(const rowwise *c, const void *const *in, void *out, int64_t i) {
     (void)i;
     c->loops->log_softmax[c->opmath](c->n, in[0], out);
@@ -100,6 +105,12 @@ static void log_softmax_backward_one(const rowwise *c, const void *const *in, vo
 int ac_cpu_softmax(const ac_run *r) {
     ATTRS(softmax);
     rowwise c = {.r = r, .opmath = real_opmath(r), .inputs = 1, .row = softmax_one, .has_result = true};
+    return run_rows(&c, a->dim);
+}
+
+int ac_cpu_safe_softmax(const ac_run *r) {
+    ATTRS(softmax);
+    rowwise c = {.r = r, .opmath = real_opmath(r), .inputs = 1, .row = safe_softmax_one, .has_result = true};
     return run_rows(&c, a->dim);
 }
 
