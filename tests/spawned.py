@@ -31,6 +31,8 @@ def fails(rank, how):
     if rank == 1:
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if how == "exit":
+            sys.exit(3)
         raise ValueError("a bad batch")
     dist.all_reduce(ampc.ones(3))
 
@@ -67,7 +69,7 @@ def main(case):
             assert found == [(r, r, size, [size * (size + 1) / 2] * 3) for r in range(size)], found
         mp.spawn(by_variables, (2,), 2)
     else:
-        f, args = {"raise": (fails, ("raise",)), "kill": (fails, ("kill",)), "nobody": (nobody, ()), "others": (others, (3,)),
+        f, args = {"raise": (fails, ("raise",)), "kill": (fails, ("kill",)), "exit": (fails, ("exit",)), "nobody": (nobody, ()), "others": (others, (3,)),
                    "no program": (no_program, ()), "broken program": (broken_program, ())}[case]
         mp.spawn(f, args, 2)
     print("all is well")

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ pytest.importorskip("mpi4py")
 import distributed_training  # noqa: F401
 import ranks
 
+from ampc import _callers
 from ampc import _launcher as launch
 
 pytestmark = pytest.mark.cpu
@@ -149,8 +151,8 @@ MEETS = {"all_reduce of 3 elements of float32": "dist.all_reduce(ampc.ones(3))",
 
 @pytest.mark.parametrize("what, text", [
     ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 (process "), ("time.sleep(60)", "rank 1 has not come to it (the last it began was barrier)"),
-    ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"), ("sys.exit(3)", "rank 1 has ended without it")],
-    ids=["killed", "hung", "raised", "exited"])
+    ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"), ("sys.exit(3)", "rank 1 has ended with status 3 ("), ("sys.exit()", "rank 1 has ended without it")],
+    ids=["killed", "hung", "raised", "exited", "ended"])
 def test_a_rank_that_fails(tmp_path, what, text):
     ends_in_time(tmp_path, FAILS.format(what, MEETS["all_reduce of 3 elements of float32"]), text, "all_reduce of 3 elements of float32")
 
@@ -168,6 +170,48 @@ def ends_in_time(folder, script, *texts):
     done = start(3, folder / "train.py", timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
     assert done.returncode != 0 and done.stderr.count("Traceback") >= 2, done.stderr
     assert "DistBackendError" in done.stderr and all(text in done.stderr for text in texts), done.stderr
+    assert set(re.findall(r'^ +File "(.*?)"', done.stderr, re.M)) == {str(folder / "train.py")}, done.stderr  # no line of ours
+
+
+EXITS = """
+import sys
+import torch
+import torch.distributed as dist
+dist.init_process_group()
+dist.barrier()
+try:
+    sys.exit(7)  # which is no end
+except SystemExit as end:
+    assert end.code == 7
+dist.barrier()
+if dist.get_rank() == 1:
+    {}
+dist.all_reduce(torch.ones(3))
+"""
+
+
+@pytest.mark.parametrize("before, how, status, text", [(("--nproc", "2"), "sys.exit(3)", 3, "3"), (("--nproc", "2"), "sys.exit('no data')", 1, "1: no data"),
+                                                       (("torchrun", "--nproc_per_node=2"), "raise SystemExit(3)", 3, "3")], ids=["nproc", "text", "torchrun"])
+def test_the_status_of_a_rank_is_the_launchers(tmp_path, before, how, status, text):
+    (tmp_path / "train.py").write_text(EXITS.format(how))
+    done = ampc_run(tmp_path, *before, "train.py")
+    assert done.returncode == status and f"rank 1 has ended with status {text} (train.py:13)" in done.stderr, done.stderr
+
+
+def test_the_status_of_all_ranks(tmp_path):
+    (tmp_path / "train.py").write_text("import sys\nimport ampc.distributed as dist\ndist.init_process_group()\nsys.exit(4)\n")
+    done = start(2, tmp_path / "train.py", PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
+    assert done.returncode == 4 and "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_traceback_ends_at_the_scripts_line():
+    """Where ampc raises an error. What it comes across, such as a defect of its own, keeps its frames."""
+    for f, ends_here in ((lambda: ranks.dist.broadcast([1]), True), (lambda: ranks.dist.all_reduce(3, "sum"), True), (lambda: _callers.location_text(None), False)):
+        with pytest.raises((TypeError, ValueError)) as found:
+            f()
+        _callers.end_at_script(found.value)
+        files = [frame.filename for frame in traceback.extract_tb(found.value.__traceback__)]
+        assert (files[-1] == __file__) == ends_here and __file__ in files, files
 
 
 def test_many_processes_on_few_cores_are_told(monkeypatch, capsys):

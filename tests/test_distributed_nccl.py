@@ -184,6 +184,7 @@ print("no error", flush=True)
 """
 WAYS = {"killed": ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1"),
         "raised": ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"),
+        "exited": ("sys.exit(3)", "rank 1 has ended with status 3 ("),
         "hung": ("time.sleep(6)", "all_reduce of 3 elements of float32, SUM has not ended within 2 s"),
         "hung on the GPU": ("stand_in.ampc_simulate_nccl(0, 0, 1, 0)", "all_reduce of 3 elements of float32, SUM has not ended within 2 s"),
         "lost": ("stand_in.ampc_simulate_nccl(0, 0, 0, 1)", "rank 1 in all_reduce of 3 elements of float32, SUM: an operation between GPUs: NCCL: "
@@ -261,7 +262,7 @@ def test_a_rank_that_hangs_is_named_without_mpi(tmp_path, simulator):
     assert "has failed: rank" not in "".join(said), said  # the first failure is told, and not that others failed by it
 
 
-@pytest.mark.parametrize("way, how", [*((way, "mpi") for way in WAYS), ("killed", "env"), ("hung", "env"), ("lost", "env")])
+@pytest.mark.parametrize("way, how", [*((way, "mpi") for way in WAYS), ("killed", "env"), ("exited", "env"), ("hung", "env"), ("lost", "env")])
 def test_a_rank_that_fails(tmp_path, simulator, way, how):
     what, text = WAYS[way]
     (tmp_path / "train.py").write_text(FAILS.format(what))
@@ -273,6 +274,7 @@ def test_a_rank_that_fails(tmp_path, simulator, way, how):
         output = "".join(said)
     assert any(statuses) and "no error" not in output and "DistBackendError" in output and text in output, output
     assert how == "mpi" or all(statuses), output
+    assert way != "exited" or statuses[-1] == 3, output  # of mpiexec, or of rank 1
     assert (how, way) != ("env", "hung") or "rank 1 has not come to it (the last it began was all_reduce of 3 elements" in output, output
 
 

@@ -172,6 +172,7 @@ def test_spawned_processes_are_ranks():
 @pytest.mark.parametrize("case, kind, text", [
     ("raise", "ProcessRaisedException: process 1 raised an exception", "in fails\n    raise ValueError(\"a bad batch\")\nValueError: a bad batch"),
     ("kill", "ProcessExitedException", "process 1 was ended by the signal SIGKILL"),
+    ("exit", "ProcessExitedException", "process 1 ended with exit code 3"),
     ("nobody", "ProcessRaisedException", "ValueError: init_process_group: a process of multiprocessing.spawn must say which it is: give `rank`"),
     ("others", "ProcessRaisedException", "of `world_size` 3, and multiprocessing.spawn has started 2 processes; on several hosts"),
     ("no program", "ProcessRaisedException", "mpiexec is not there"), ("no program", "DistNetworkError", "start the script with `ampc run --nproc 2`"),

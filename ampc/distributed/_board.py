@@ -13,7 +13,7 @@ import numpy as np
 from ._shared import shared_memory
 
 GROUPS = 64  # how many groups are told apart
-RUNS, LEFT, FAILED = range(3)
+RUNS, LEFT, FAILED, FOLLOWED = range(4)  # FOLLOWED: failed by a failure of another one
 _SLOT = np.dtype([("pid", "i8"), ("rank", "i8"), ("state", "i8"), ("entered", "i8", GROUPS), ("saved", "i8"), ("doing", "S120"), ("why", "S1600")])
 
 
@@ -72,19 +72,23 @@ class Board:
         """It does again."""
         self._mine["state"] = RUNS
 
-    def fail(self, why: str, cause: str = "") -> None:
+    def fail(self, how: str, cause: str = "") -> None:
         """This process has failed, by a failure of another one where a cause is given; the first reason is kept."""
-        if self._mine["state"] != FAILED:
-            self._mine["why"] = (cause or f"rank {self._mine['rank'][0]} has failed: {why}").encode()[:1599]
-            self._mine["state"] = FAILED
+        if not self.failed():
+            self._mine["why"] = (cause or f"rank {self._mine['rank'][0]} {how}").encode()[:1599]
+            self._mine["state"] = FOLLOWED if cause else FAILED
 
     def failed(self) -> bool:
         """Whether this process has."""
-        return bool(self._mine["state"] == FAILED)
+        return bool(self._mine["state"] >= FAILED)
 
     def all_know(self) -> bool:
         """Whether every process of this host has failed, left or died."""
         return all(slot["state"] != RUNS or not _alive(int(slot["pid"])) for slot in self._slots)
+
+    def is_next_to_go(self) -> bool:
+        """Whether no other process of this host, by whose failure this one has failed, is still there."""
+        return bool(self._mine["state"] != FOLLOWED) or not any(slot["state"] == FAILED and _alive(int(slot["pid"])) for slot in self._slots)
 
     def gone(self, ranks: List[int]) -> Optional[str]:
         """What has happened to the first of these processes that failed or died; None where none did."""
@@ -92,7 +96,7 @@ class Board:
             slot = self._slots[self._row[rank]] if rank in self._row else None
             if slot is None or int(slot["pid"]) == os.getpid():
                 continue
-            if slot["state"] == FAILED:
+            if slot["state"] >= FAILED:
                 return bytes(slot["why"]).decode(errors="replace")
             if not _alive(int(slot["pid"])):
                 return f"rank {rank} (process {slot['pid']}) has died; {last_begun(_doing(slot))}"

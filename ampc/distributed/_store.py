@@ -301,11 +301,11 @@ class Board:
     def come_back(self) -> None:
         """It does again."""
 
-    def fail(self, why: str, cause: str = "") -> None:
+    def fail(self, how: str, cause: str = "") -> None:
         """This process has failed, by a failure of another one where a cause is given; the first reason is kept."""
         if self._state != "failed":
             self._state = "failed"
-            self._client.tell({"failed": (cause or f"rank {self._client.rank} has failed: {why}")[:1600]})
+            self._client.tell({"failed": (cause or f"rank {self._client.rank} {how}")[:1600]})
 
     def failed(self) -> bool:
         """Whether this process has."""
@@ -314,6 +314,10 @@ class Board:
     def all_know(self) -> bool:
         """Whether all others have failed, left or died."""
         return len({*self._client.gone, *self._client.left, self._client.rank}) >= self._client.size
+
+    def is_next_to_go(self) -> bool:
+        """Each process has a status of its own here."""
+        return True
 
     def gone(self, ranks: List[int]) -> Optional[str]:
         """What has happened to those of these processes that failed or died; None where none did."""

@@ -215,7 +215,7 @@ class ProcessGroup:
         if not self.broken:
             running = what or (self._call or self._last)[0]
             self._end(f"rank {self.ranks[self._mine]} has left {running} half way: {type(error).__name__}: {error}")
-            self.board.fail(self.broken)
+            self.board.fail(f"has failed: {self.broken}")
 
     def _differ(self, text: str, t: Any = None) -> NoReturn:
         """RuntimeError, which says what each process has called."""
@@ -244,7 +244,7 @@ class ProcessGroup:
 
     def _break(self, why: str, cause: str = "") -> NoReturn:
         self._end(why)
-        self.board.fail(why, cause)
+        self.board.fail(f"has failed: {why}", cause)
         raise DistBackendError(why, cause)
 
     def fail(self, why: str) -> NoReturn:
@@ -352,6 +352,7 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
 
     ValueError when called twice, for another backend or method, or with a ``store``; RuntimeError where MPI has started another number of
     processes, or NCCL is not found; DistNetworkError without mpi4py, or where processes do not come to MASTER_ADDR in time."""
+    _ends.listen_to_errors()
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
     backends = Backends.of(backend, rank)
