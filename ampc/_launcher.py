@@ -55,18 +55,6 @@ def command(nproc: int, program: List[str], hostfile: Optional[str] = None) -> L
     return [found, *options, "-n", str(nproc), *program]
 
 
-def hosts_of(hostfile: str) -> int:
-    """How many hosts a file for mpiexec names. CannotStart where it cannot be read, or names none."""
-    try:
-        with open(hostfile) as f:
-            count = len({line.split()[0].partition(":")[0] for line in f if line.split("#")[0].strip()})
-    except OSError as error:
-        raise CannotStart(f"the list of hosts cannot be read: {error}") from None
-    if not count:
-        raise CannotStart(f"{hostfile} names no host")
-    return count
-
-
 def environment(nproc: int, given: MutableMapping[str, str]) -> Dict[str, str]:
     """Variables for so many processes of a host: each takes its share of the cores, unless the user has said how many threads; and in a container's
     root account Open MPI starts without a question."""
