@@ -214,6 +214,73 @@ def test_a_traceback_ends_at_the_scripts_line():
         assert (files[-1] == __file__) == ends_here and __file__ in files, files
 
 
+MEETS_LATE = """
+import os, sys, time
+from datetime import timedelta
+import ampc.distributed as dist
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+print(os.environ["PMIX_SERVER_TMPDIR"], flush=True)
+for time_of_call in range({1}):
+    dist.init_process_group()
+    dist.destroy_process_group()
+if rank == 1:
+    {0}
+dist.init_process_group(timeout=timedelta(seconds=3))
+"""
+
+
+@pytest.mark.skipif(not launch.is_open_mpi(launch.mpiexec()), reason="needs a launcher that has a folder for its processes")
+@pytest.mark.parametrize("what, calls, text", [("time.sleep(30)", 0, "rank 1 has not called it within 3 s"), ("time.sleep(30)", 1, "rank 1 has not called it within 3 s"),
+                                               ("sys.exit()", 0, "rank 1 has ended without calling it")], ids=["late", "again", "ended"])
+def test_a_rank_that_does_not_call_init_process_group(tmp_path, what, calls, text):
+    (tmp_path / "train.py").write_text(MEETS_LATE.format(what, calls))
+    done = start(3, tmp_path / "train.py", timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
+    assert done.returncode != 0 and f"DistNetworkError: init_process_group: {text}" in done.stderr, done.stderr
+    assert not os.path.exists(done.stdout.split()[0])  # the launcher's folder with the files
+
+
+UNEVEN = """
+import sys, time
+from datetime import timedelta
+import ampc as torch
+import ampc.distributed as dist
+from ampc.nn.parallel import DistributedDataParallel
+
+class Net(torch.nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4) if norm else torch.nn.ReLU()
+
+    def forward(self, x):
+        return self.norm(self.linear(x))
+
+backend, more, norm, end = sys.argv[1:]
+dist.init_process_group(None if backend == "mpi" else backend, timeout=timedelta(seconds=2))
+if backend == "nccl":
+    torch.cuda.set_device(dist.get_rank())
+    torch.set_default_device(f"cuda:{dist.get_rank()}")
+model = DistributedDataParallel(Net(norm == "norm"))
+for batch in range(3 + (dist.get_rank() == int(more))):
+    model(torch.randn(4, 2)).square().sum().backward()
+if end == "sleeps":
+    time.sleep(20)
+"""
+ADVICE = "all ranks must make as many passes: give each the same number of batches, or train within `with model.join():`"
+OF_UNEVEN = [("0", "", "ends", "rank 0 waits in backward pass 4 of DistributedDataParallel(Net): rank 1 has ended without it; the last it began was backward pass 3 "
+                               f"of DistributedDataParallel(Net); {ADVICE}"),
+             ("1", "norm", "ends", "rank 1 waits in the forward pass before backward pass 4 of DistributedDataParallel(Net): rank 0 has ended without it; the last it "
+                                   f"began was backward pass 3 of DistributedDataParallel(Net); {ADVICE}"),
+             ("0", "", "sleeps", "backward pass 4 of DistributedDataParallel(Net) has not ended within 2 s: rank 1 has not come to it (the last it began was backward "
+                                 f"pass 3 of DistributedDataParallel(Net)); {ADVICE}")]
+
+
+@pytest.mark.parametrize("more, norm, end, text", OF_UNEVEN, ids=["backward", "forward", "late"])
+def test_ranks_with_different_numbers_of_batches(tmp_path, more, norm, end, text):
+    (tmp_path / "train.py").write_text(UNEVEN)
+    done = start(2, tmp_path / "train.py", "mpi", more, norm, end, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
+    assert done.returncode != 0 and text in done.stderr, done.stderr
+
+
 def test_many_processes_on_few_cores_are_told(monkeypatch, capsys):
     from ampc.distributed import run
 

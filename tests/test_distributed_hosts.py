@@ -175,7 +175,7 @@ def test_a_list_of_hosts_that_is_none(tmp_path):
     ("a 4", "line 1: expected slots=, max_slots="), ("a:4", "line 1: expected a host first, as in `node1 slots=4`, got 'a:4'"), ("slots=4", "expected a host first"),
     ("a,b slots=2", "expected a host first"), ("a slots=2 slots=3", "expected slots= once"), ("a slots=4 max_slots=2", "expected max_slots= from 4 on"),
     ("a slots=", "each with a value, got 'slots='"), ("a slots=2\n\na slots=2", "line 3: expected a host once"),
-    ("a slots=2\nb slots=1", "its 2 hosts take 3 processes in all, and 8 are asked for"), ("a slots=3", "its 1 host takes 3 processes")])
+    ("a slots=2\nb slots=1", "its 2 hosts take 3 processes in all, and 8 are asked for"), ("a slots=3", "its host takes 3 processes")])
 def test_mistakes_in_a_list_of_hosts(tmp_path, text, wrong):
     """Those at which Open MPI's mpiexec stops."""
     (tmp_path / "hosts").write_text(text + "\n")

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("mpi4py")
 import nccl_ranks
 from conftest import build_simulator
-from test_distributed import HERE, start
+from test_distributed import HERE, OF_UNEVEN, UNEVEN, start
 
 from ampc import _launcher as launch
 
@@ -276,6 +276,13 @@ def test_a_rank_that_fails(tmp_path, simulator, way, how):
     assert how == "mpi" or all(statuses), output
     assert way != "exited" or statuses[-1] == 3, output  # of mpiexec, or of rank 1
     assert (how, way) != ("env", "hung") or "rank 1 has not come to it (the last it began was all_reduce of 3 elements" in output, output
+
+
+@pytest.mark.parametrize("more, norm, end, text", [OF_UNEVEN[0], OF_UNEVEN[2]], ids=["ends", "late"])
+def test_ranks_with_different_numbers_of_batches(tmp_path, simulator, more, norm, end, text):
+    (tmp_path / "train.py").write_text(UNEVEN)
+    statuses, said = start_by_variables(2, tmp_path / "train.py", "nccl", more, norm, end, **simulator)
+    assert statuses[0] and text in said[0], said
 
 
 DESTROYS = """

@@ -107,12 +107,13 @@ class Board:
         for rank in ranks:
             slot = self._slots[self._row[rank]] if rank in self._row else None
             if slot is not None and slot["state"] == LEFT and slot["entered"][group % GROUPS] < number:
-                return f"rank {rank} has ended without it; {last_begun(_doing(slot))}"
+                return ended_without(rank, _doing(slot))
         return None
 
     def missing(self, group: int, number: int, ranks: List[int]) -> str:
-        """Which of these processes have not begun the operation ``number`` of the group, in words."""
-        texts = []
+        """Which of these processes have not begun the operation ``number`` of the group, in words; or the one before it that this process is still
+        in."""
+        texts, number = [], min(number, int(self._mine["entered"][0, group % GROUPS]))
         for rank in ranks:
             slot = self._slots[self._row[rank]] if rank in self._row else None
             if slot is None:
@@ -125,6 +126,11 @@ class Board:
 def not_come(rank: int, doing: str) -> str:
     """Of a rank that has not begun an operation, in words, with the last one that it has."""
     return f"rank {rank} has not come to it ({last_begun(doing)})"
+
+
+def ended_without(rank: int, doing: str) -> str:
+    """The same of one that has ended."""
+    return f"rank {rank} has ended without it; {last_begun(doing)}"
 
 
 def last_begun(doing: str) -> str:

@@ -78,6 +78,6 @@ def hosts_of(file: str, nproc: int, open_mpi: bool) -> int:
         raise CannotStart(f"{file} names no host")
     counts = [count for count in places.values() if count is not None]
     if open_mpi and len(counts) == len(places) and sum(counts) < nproc:
-        raise CannotStart(f"{file}: its {len(places)} host{'s' * (len(places) > 1)} take{'s' * (len(places) == 1)} {sum(counts)} processes in all, and "
-                          f"{nproc} are asked for; raise slots=, or start fewer")
+        taken = f"its host takes {sum(counts)}" if len(places) == 1 else f"its {len(places)} hosts take {sum(counts)}"
+        raise CannotStart(f"{file}: {taken} processes in all, and {nproc} are asked for; raise slots=, or start fewer")
     return len(places)

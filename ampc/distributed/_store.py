@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
 from .. import _launcher
 from . import _ends
-from ._board import last_begun, not_come
+from ._board import ended_without, last_begun, not_come
 from .errors import DistBackendError, DistNetworkError
 
 MOST_BYTES = 1 << 26  # of a message
@@ -163,7 +163,7 @@ class Client:
         self._sending = threading.Lock()
         self._answers: Dict[str, queue.SimpleQueue[Any]] = {}
         self.gone: Dict[int, str] = {}  # of the ranks that failed or died, what happened; where another was the cause, what happened there
-        self.left: Dict[int, Dict[str, int]] = {}  # ranks that take part in nothing any more, and how far they came in each group
+        self.left: Dict[int, Any] = {}  # ranks that take part in nothing any more, how far they came in each group, and what they began last
         self.lost = ""  # why there is no connection
         self.entered: Dict[str, int] = {}  # how far this process has come in each group,
         self.doing = ""  # and the last operation that it has begun
@@ -210,7 +210,7 @@ class Client:
             elif "to" in message:
                 self._said[message["rank"]] = message
             elif "left" in message:
-                self.left[message["rank"]] = message["left"]
+                self.left[message["rank"]] = message
             elif message["gone"] not in self.left:
                 self.gone.setdefault(message["gone"], f"rank {message['gone']} has died")
         self._lose("the connection to rank 0 has ended")
@@ -296,7 +296,7 @@ class Board:
         """This process takes part in nothing any more."""
         if not self._state:
             self._state = "left"
-            self._client.tell({"left": self._client.entered})
+            self._client.tell({"left": self._client.entered, "doing": self._client.doing})
 
     def come_back(self) -> None:
         """It does again."""
@@ -326,7 +326,8 @@ class Board:
     def ended_before(self, group: int, number: int, ranks: List[int]) -> Optional[str]:
         """Which of these processes has ended without the operation ``number`` of the group; None where none has."""
         left = self._client.left
-        return next((f"rank {r} has ended without it" for r in ranks if r in left and left[r].get(str(group), 0) < number), None)
+        missing = (r for r in ranks if r in left and left[r]["left"].get(str(group), 0) < number)
+        return next((ended_without(r, left[r]["doing"]) for r in missing), None)
 
     def missing(self, group: int, number: int, ranks: List[int]) -> str:
         """Which of these processes have not begun the operation ``number`` of the group, in words."""

@@ -388,8 +388,8 @@ def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, 
 
 
 def advise_script(script: str, args: List[str], steps: int = 20, progress: bool = False) -> Advice:
-    """Like ``advise``, for a script, which runs for ``steps`` backward passes in each precision, each time in a new process. One for several processes
-    runs as the only rank. ``progress`` shows a line for each run also where standard error is no terminal.
+    """Like ``advise``, for a script, which runs for ``steps`` backward passes in each precision, each time in a new process. A script of several
+    processes runs as the only rank. ``progress`` shows a line for each run also where standard error is no terminal.
 
     Its autocast regions get that dtype, or are off in float32. A script without a region runs in one. Errors are measured on the losses.
     Every process begins with the same seed, of Python's, NumPy's and ampc's generators. The precisions take turns, for three rounds: one is

@@ -14,15 +14,18 @@ from ...distributed.reductions import ReduceOp
 from . import _scalers
 from ._buckets import Bucket, GradBucket, make_buckets
 
+ADVICE = "all ranks must make as many passes: give each the same number of batches, or train within `with model.join():`"
+
 
 class Reducer:
-    """Averages the gradients of ``parameters`` over the processes of ``group``, which is this reducer's alone.
+    """Averages the gradients of the parameters ``named`` over the processes of ``group``, which is this reducer's alone.
 
     A pass begins with the first gradient, and ends with the last: then the averages are in ``.grad``. Buckets leave in one order in all
-    processes. After the first pass they are made anew, in the order in which rank 0's gradients came."""
+    processes. After the first pass they are made anew, in the order in which rank 0's gradients came. ``title`` is what errors call it."""
 
-    def __init__(self, names: Sequence[str], parameters: Sequence[Tensor], group: ProcessGroup, limit: int, as_views: bool, rebuilds: bool) -> None:
-        self._names, self._parameters, self._group, self._limit = list(names), list(parameters), group, limit
+    def __init__(self, title: str, named: Sequence[Tuple[str, Tensor]], group: ProcessGroup, limit: int, as_views: bool, rebuilds: bool) -> None:
+        self._title, self._passes = title, 0  # that have averaged gradients
+        self._names, self._parameters, self._group, self._limit = [name for name, _ in named], [p for _, p in named], group, limit
         self._as_views, self._rebuilds = as_views, rebuilds
         self._order: List[int] = []  # of the gradients of this pass
         self._used: Set[int] = set()  # parameters with a gradient since the last average
@@ -33,8 +36,8 @@ class Reducer:
         self.averages = True  # False within no_sync
         self.divisor: Optional[float] = None  # of the sum of gradients, in place of the number of processes
         self.hook: Optional[Tuple[Any, Callable[..., Any]]] = None
-        self._set_buckets(range(len(parameters) - 1, -1, -1))
-        self._handles = [p.register_post_accumulate_grad_hook(self._hook_of(i)) for i, p in enumerate(parameters)]
+        self._set_buckets(range(len(named) - 1, -1, -1))
+        self._handles = [p.register_post_accumulate_grad_hook(self._hook_of(i)) for i, p in enumerate(self._parameters)]
         _scalers.begin()
 
     def _hook_of(self, number: int) -> Callable[[Tensor], None]:
@@ -52,6 +55,14 @@ class Reducer:
 
     # -- a pass
 
+    def _begin(self) -> None:
+        self._passes += 1
+        self._group.within(f"backward pass {self._passes} of {self._title}", ADVICE)
+
+    def begin_forward(self) -> None:
+        """Before a forward pass in whose messages other processes take part."""
+        self._group.within(f"the forward pass before backward pass {self._passes + 1} of {self._title}", ADVICE)
+
     def missing(self) -> List[str]:
         """The names of parameters whose gradients an unfinished pass waits for; none where no pass has begun."""
         if not self._order:
@@ -60,6 +71,7 @@ class Reducer:
 
     def _ready(self, number: int) -> None:
         if not self._order:
+            self._begin()
             for other in sorted(self.unused - {number}):
                 self._fill(other)
         self._order.append(number)
@@ -123,6 +135,7 @@ class Reducer:
     def shadow(self) -> None:
         """Takes part in the others' pass with gradients of 0, and takes the averages."""
         self._has_gradients = False
+        self._begin()
         try:
             with no_grad():
                 for bucket in self._buckets:
