@@ -8,13 +8,12 @@ from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
 from ...autograd.grad_mode import no_grad
+from ...distributed._passes import Passes
 from ...distributed.collectives import all_reduce
 from ...distributed.groups import ProcessGroup
 from ...distributed.reductions import ReduceOp
 from . import _scalers
 from ._buckets import Bucket, GradBucket, make_buckets
-
-ADVICE = "all ranks must make as many passes: give each the same number of batches, or train within `with model.join():`"
 
 
 class Reducer:
@@ -24,7 +23,7 @@ class Reducer:
     processes. After the first pass they are made anew, in the order in which rank 0's gradients came. ``title`` is what errors call it."""
 
     def __init__(self, title: str, named: Sequence[Tuple[str, Tensor]], group: ProcessGroup, limit: int, as_views: bool, rebuilds: bool) -> None:
-        self._title, self._passes = title, 0  # that have averaged gradients
+        self.passes = Passes(title, [group], ", or train within `with model.join():`")
         self._names, self._parameters, self._group, self._limit = [name for name, _ in named], [p for _, p in named], group, limit
         self._as_views, self._rebuilds = as_views, rebuilds
         self._order: List[int] = []  # of the gradients of this pass
@@ -55,14 +54,6 @@ class Reducer:
 
     # -- a pass
 
-    def _begin(self) -> None:
-        self._passes += 1
-        self._group.within(f"backward pass {self._passes} of {self._title}", ADVICE)
-
-    def begin_forward(self) -> None:
-        """Before a forward pass in whose messages other processes take part."""
-        self._group.within(f"the forward pass before backward pass {self._passes + 1} of {self._title}", ADVICE)
-
     def missing(self) -> List[str]:
         """The names of parameters whose gradients an unfinished pass waits for; none where no pass has begun."""
         if not self._order:
@@ -71,7 +62,7 @@ class Reducer:
 
     def _ready(self, number: int) -> None:
         if not self._order:
-            self._begin()
+            self.passes.begin_backward()
             for other in sorted(self.unused - {number}):
                 self._fill(other)
         self._order.append(number)
@@ -135,7 +126,7 @@ class Reducer:
     def shadow(self) -> None:
         """Takes part in the others' pass with gradients of 0, and takes the averages."""
         self._has_gradients = False
-        self._begin()
+        self.passes.begin_backward()
         try:
             with no_grad():
                 for bucket in self._buckets:

@@ -112,7 +112,7 @@ class DistributedDataParallel(Module, Joinable):
             self.reducer.check_finished()
         joined = self._join_config.enable and is_grad_enabled()
         if joined or self._gives_buffers():
-            self.reducer.begin_forward()
+            self.reducer.passes.begin_forward()
         root = self._begin_joined(averages) if joined else 0
         if self._gives_buffers():
             with no_grad():
@@ -208,7 +208,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def shadow(self) -> None:
         """Takes part in an iteration of ranks that have batches: in the message of buffers, and that of gradients."""
-        self.reducer.begin_forward()
+        self.reducer.passes.begin_forward()
         with no_grad():
             root = self._highest(False) if self._gives_buffers() else None
             averages = self._agree_on_pass(False, False)
