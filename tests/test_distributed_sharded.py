@@ -14,6 +14,7 @@ pytest.importorskip("mpi4py")
 import fully_sharded  # noqa: F401  adds its programs
 import sharded_checkpoints  # noqa: F401
 import sharded_judge
+import sharded_offload  # noqa: F401
 import sharded_training
 
 import ampc
