@@ -151,8 +151,9 @@ MEETS = {"all_reduce of 3 elements of float32": "dist.all_reduce(ampc.ones(3))",
 
 @pytest.mark.parametrize("what, text", [
     ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 (process "), ("time.sleep(60)", "rank 1 has not come to it (the last it began was barrier)"),
-    ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"), ("sys.exit(3)", "rank 1 has ended with status 3 ("), ("sys.exit()", "rank 1 has ended without it")],
-    ids=["killed", "hung", "raised", "exited", "ended"])
+    ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"), ("sys.exit(3)", "rank 1 has ended with status 3 ("), ("sys.exit()", "rank 1 has ended without it"),
+    ("dist.all_reduce(3)", "rank 1 has failed: TypeError: all_reduce: `tensor` must be a Tensor, got int ({file}:9)")],
+    ids=["killed", "hung", "raised", "exited", "ended", "misused"])
 def test_a_rank_that_fails(tmp_path, what, text):
     ends_in_time(tmp_path, FAILS.format(what, MEETS["all_reduce of 3 elements of float32"]), text, "all_reduce of 3 elements of float32")
 
@@ -169,7 +170,7 @@ def ends_in_time(folder, script, *texts):
     (folder / "train.py").write_text(script)
     done = start(3, folder / "train.py", timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
     assert done.returncode != 0 and done.stderr.count("Traceback") >= 2, done.stderr
-    assert "DistBackendError" in done.stderr and all(text in done.stderr for text in texts), done.stderr
+    assert "DistBackendError" in done.stderr and all(text.format(file=folder / "train.py") in done.stderr for text in texts), done.stderr
     assert set(re.findall(r'^ +File "(.*?)"', done.stderr, re.M)) == {str(folder / "train.py")}, done.stderr  # no line of ours
 
 
@@ -262,7 +263,9 @@ if backend == "nccl":
 model = DistributedDataParallel(Net(norm == "norm"))
 for batch in range(3 + (dist.get_rank() == int(more))):
     model(torch.randn(4, 2)).square().sum().backward()
-if end == "sleeps":
+if end == "destroys":
+    dist.destroy_process_group()
+if end != "ends":
     time.sleep(20)
 """
 ADVICE = "all ranks must make as many passes: give each the same number of batches, or train within `with model.join():`"
@@ -270,11 +273,13 @@ OF_UNEVEN = [("0", "", "ends", "rank 0 waits in backward pass 4 of DistributedDa
                                f"of DistributedDataParallel(Net); {ADVICE}"),
              ("1", "norm", "ends", "rank 1 waits in the forward pass before backward pass 4 of DistributedDataParallel(Net): rank 0 has ended without it; the last it "
                                    f"began was backward pass 3 of DistributedDataParallel(Net); {ADVICE}"),
+             ("0", "", "destroys", "rank 0 waits in backward pass 4 of DistributedDataParallel(Net): rank 1 has destroyed its groups without it; the last it began was "
+                                   f"backward pass 3 of DistributedDataParallel(Net); {ADVICE}"),
              ("0", "", "sleeps", "backward pass 4 of DistributedDataParallel(Net) has not ended within 2 s: rank 1 has not come to it (the last it began was backward "
                                  f"pass 3 of DistributedDataParallel(Net)); {ADVICE}")]
 
 
-@pytest.mark.parametrize("more, norm, end, text", OF_UNEVEN, ids=["backward", "forward", "late"])
+@pytest.mark.parametrize("more, norm, end, text", OF_UNEVEN, ids=["backward", "forward", "destroyed", "late"])
 def test_ranks_with_different_numbers_of_batches(tmp_path, more, norm, end, text):
     (tmp_path / "train.py").write_text(UNEVEN)
     done = start(2, tmp_path / "train.py", "mpi", more, norm, end, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))

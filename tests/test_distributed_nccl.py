@@ -278,7 +278,7 @@ def test_a_rank_that_fails(tmp_path, simulator, way, how):
     assert (how, way) != ("env", "hung") or "rank 1 has not come to it (the last it began was all_reduce of 3 elements" in output, output
 
 
-@pytest.mark.parametrize("more, norm, end, text", [OF_UNEVEN[0], OF_UNEVEN[2]], ids=["ends", "late"])
+@pytest.mark.parametrize("more, norm, end, text", [OF_UNEVEN[0], *OF_UNEVEN[2:]], ids=["ends", "destroyed", "late"])
 def test_ranks_with_different_numbers_of_batches(tmp_path, simulator, more, norm, end, text):
     (tmp_path / "train.py").write_text(UNEVEN)
     statuses, said = start_by_variables(2, tmp_path / "train.py", "nccl", more, norm, end, **simulator)

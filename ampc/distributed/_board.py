@@ -13,7 +13,7 @@ import numpy as np
 from ._shared import shared_memory
 
 GROUPS = 64  # how many groups are told apart
-RUNS, LEFT, FAILED, FOLLOWED = range(4)  # FOLLOWED: failed by a failure of another one
+RUNS, LEFT, ENDED, FAILED, FOLLOWED = range(5)  # LEFT: has destroyed its groups; FOLLOWED: failed by a failure of another one
 _SLOT = np.dtype([("pid", "i8"), ("rank", "i8"), ("state", "i8"), ("entered", "i8", GROUPS), ("saved", "i8"), ("doing", "S120"), ("why", "S1600")])
 
 
@@ -63,10 +63,10 @@ class Board:
         self._mine["saved"] = file
         return [int(slot["rank"]) for slot in self._slots if slot["saved"] == file and slot["rank"] != self._mine["rank"][0]]
 
-    def leave(self) -> None:
-        """This process takes part in nothing any more."""
-        if self._mine["state"] == RUNS:
-            self._mine["state"] = LEFT
+    def leave(self, ends: bool) -> None:
+        """This process takes part in nothing any more, because it ends, or has destroyed its groups."""
+        if not self.failed():
+            self._mine["state"] = ENDED if ends else LEFT
 
     def come_back(self) -> None:
         """It does again."""
@@ -103,11 +103,11 @@ class Board:
         return None
 
     def ended_before(self, group: int, number: int, ranks: List[int]) -> Optional[str]:
-        """Which of these processes has ended without the operation ``number`` of the group; None where none has."""
+        """Which of these processes has left without the operation ``number`` of the group; None where none has."""
         for rank in ranks:
             slot = self._slots[self._row[rank]] if rank in self._row else None
-            if slot is not None and slot["state"] == LEFT and slot["entered"][group % GROUPS] < number:
-                return ended_without(rank, _doing(slot))
+            if slot is not None and slot["state"] in (LEFT, ENDED) and slot["entered"][group % GROUPS] < number:
+                return ended_without(rank, bool(slot["state"] == ENDED), _doing(slot))
         return None
 
     def missing(self, group: int, number: int, ranks: List[int]) -> str:
@@ -128,9 +128,9 @@ def not_come(rank: int, doing: str) -> str:
     return f"rank {rank} has not come to it ({last_begun(doing)})"
 
 
-def ended_without(rank: int, doing: str) -> str:
-    """The same of one that has ended."""
-    return f"rank {rank} has ended without it; {last_begun(doing)}"
+def ended_without(rank: int, ends: bool, doing: str) -> str:
+    """The same of one that has left."""
+    return f"rank {rank} has {'ended' if ends else 'destroyed its groups'} without it; {last_begun(doing)}"
 
 
 def last_begun(doing: str) -> str:

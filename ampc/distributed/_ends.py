@@ -76,7 +76,7 @@ def listen_to_the_end(board: Any, size: int, finish: Callable[[], Any]) -> None:
         if board.failed():
             _linger()
         else:
-            board.leave()
+            board.leave(ends=True)
             finish()
 
     if spawned.folder is None:

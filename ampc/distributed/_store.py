@@ -211,6 +211,8 @@ class Client:
                 self._said[message["rank"]] = message
             elif "left" in message:
                 self.left[message["rank"]] = message
+            elif "back" in message:
+                self.left.pop(message["rank"], None)
             elif message["gone"] not in self.left:
                 self.gone.setdefault(message["gone"], f"rank {message['gone']} has died")
         self._lose("the connection to rank 0 has ended")
@@ -292,14 +294,17 @@ class Board:
         """Nothing is known of others' files."""
         return []
 
-    def leave(self) -> None:
-        """This process takes part in nothing any more."""
-        if not self._state:
+    def leave(self, ends: bool) -> None:
+        """This process takes part in nothing any more, because it ends, or has destroyed its groups."""
+        if self._state != "failed":
             self._state = "left"
-            self._client.tell({"left": self._client.entered, "doing": self._client.doing})
+            self._client.tell({"left": self._client.entered, "ends": ends, "doing": self._client.doing})
 
     def come_back(self) -> None:
         """It does again."""
+        if self._state == "left":
+            self._state = ""
+            self._client.tell({"back": True})
 
     def fail(self, how: str, cause: str = "") -> None:
         """This process has failed, by a failure of another one where a cause is given; the first reason is kept."""
@@ -324,10 +329,10 @@ class Board:
         return self._client.what_is_gone([r for r in ranks if r != self._client.rank]) or None
 
     def ended_before(self, group: int, number: int, ranks: List[int]) -> Optional[str]:
-        """Which of these processes has ended without the operation ``number`` of the group; None where none has."""
+        """Which of these processes has left without the operation ``number`` of the group; None where none has."""
         left = self._client.left
         missing = (r for r in ranks if r in left and left[r]["left"].get(str(group), 0) < number)
-        return next((ended_without(r, left[r]["doing"]) for r in missing), None)
+        return next((ended_without(r, left[r]["ends"], left[r]["doing"]) for r in missing), None)
 
     def missing(self, group: int, number: int, ranks: List[int]) -> str:
         """Which of these processes have not begun the operation ``number`` of the group, in words."""

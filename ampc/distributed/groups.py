@@ -426,7 +426,8 @@ def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
             errors.append(error)
         if member.broken:
             del _groups[member]
-    if names.WORLD not in _groups:
+    if names.WORLD is not None and names.WORLD not in _groups:
+        names.WORLD.board.leave(ends=False)
         names.WORLD = None
     if errors:
         raise errors[0]
