@@ -90,8 +90,10 @@ def _wrap(fn: Callable[..., Any], i: int, args: Tuple[Any, ...], error_file: str
         raise
     except Exception as error:
         end_at_script(error)
+        trace = error.__traceback__
+        trace = trace.tb_next or trace if trace is not None else None  # without this function
         with open(error_file, "w", encoding="utf-8", errors="backslashreplace") as f:
-            f.write(traceback.format_exc())
+            f.write("".join(traceback.format_exception(type(error), error, trace)))
         spawned.failed(error)
         sys.exit(1)
     finally:
