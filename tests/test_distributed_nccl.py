@@ -415,3 +415,28 @@ def test_one_process_needs_no_variables(tmp_path, simulator):
     (tmp_path / "train.py").write_text(MEETS.format("'nccl'"))
     done = subprocess.run([sys.executable, str(tmp_path / "train.py"), "5"], env={**os.environ, **simulator}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "[1.0, 1.0, 1.0] nccl" in done.stdout, done.stderr
+
+
+AGAIN = """
+import time
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+for times in range(3):
+    dist.init_process_group("nccl", timeout=timedelta(seconds=10))
+    rank = dist.get_rank()
+    ampc.cuda.set_device(rank)
+    x = ampc.ones(3, device="cuda") * (rank + 1)
+    time.sleep(0.5 * (rank == times))  # the others wait for this one
+    for _ in range(times + 1):
+        dist.all_reduce(x)
+    print(x.tolist(), flush=True)
+    dist.destroy_process_group()
+"""
+
+
+def test_groups_are_made_again_without_mpi(tmp_path, simulator):
+    """A rank that has destroyed its groups comes back."""
+    (tmp_path / "train.py").write_text(AGAIN)
+    statuses, said = start_by_variables(3, tmp_path / "train.py", **simulator)
+    assert statuses == [0, 0, 0] and all(f"{[2.0 * 3**(t + 1)] * 3}" in text for text in said for t in range(3)), said
