@@ -49,9 +49,24 @@ def _named(local: List[int]) -> str:
     return f"{what}{'s' * more} {', '.join(map(str, local))} {'have' if more else 'has'}"
 
 
+def _sees_all() -> bool:
+    """Whether the launcher is among this process' ancestors. Then all that it has started can be seen; from within a container they may not be."""
+    pid = os.getppid()
+    while pid > 0:
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                before, _, after = f.read().rpartition(")")
+        except OSError:
+            return False
+        if before.partition("(")[2].startswith("prte"):
+            return True
+        pid = int(after.split()[1])
+    return False
+
+
 def _dead(local: List[int]) -> List[int]:
-    """Those of the local ranks of which there is no process."""
-    if not os.path.isdir("/proc/self"):
+    """Those of the local ranks of which there is no process, as far as that can be seen."""
+    if not _sees_all():
         return []
     job, left = f"{JOB}={os.environ[JOB]}".encode(), set(local)
     for pid in filter(str.isdigit, os.listdir("/proc")):
