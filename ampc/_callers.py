@@ -6,7 +6,8 @@ import itertools
 import os
 import sys
 import warnings
-from typing import Any, Dict, Tuple, Type
+from types import TracebackType
+from typing import Any, Dict, Optional, Tuple, Type
 
 OUTSIDE: Dict[str, bool] = {}  # of files: whether they are a script's
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -45,6 +46,28 @@ def warn(text: str, category: Type[Warning] = UserWarning) -> None:
     registry = names.setdefault("__warningregistry__", {})  # so that each line is warned about once
     module = names.get("__name__", "<string>")  # Python drops a warning of no module
     warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
+
+
+def innermost(error: BaseException) -> Optional[TracebackType]:
+    """The entry of an error's traceback for the innermost line of a script; None without one."""
+    found, at = None, error.__traceback__
+    while at is not None:
+        if is_script(at.tb_frame.f_code.co_filename):
+            found = at
+        at = at.tb_next
+    return found
+
+
+def end_at_script(error: BaseException) -> None:
+    """Cuts the traceback of an error that ampc raises behind the innermost line of a script. That of one that ampc only comes across, such as by a
+    defect of its own, stays."""
+    import opcode  # here, so that `import ampc` does not load it
+
+    at = last = innermost(error)
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if at is not None and last is not None and opcode.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] in ("RAISE_VARARGS", "RERAISE"):
+        at.tb_next = None
 
 
 def location_text(location: Tuple[str, int]) -> str:

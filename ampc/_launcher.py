@@ -13,6 +13,7 @@ RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")  # in the order of RANK_VARIABLES, as far as they are set
 LOCAL_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 LOCAL_SIZE_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
+ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
 
 class CannotStart(RuntimeError):
@@ -53,18 +54,6 @@ def command(nproc: int, program: List[str], hostfile: Optional[str] = None) -> L
     # Of Open MPI: more processes than cores may be started, and each may run on every core.
     options = ["--oversubscribe", "--bind-to", "none"] if is_open_mpi(found) else []
     return [found, *options, "-n", str(nproc), *program]
-
-
-def hosts_of(hostfile: str) -> int:
-    """How many hosts a file for mpiexec names. CannotStart where it cannot be read, or names none."""
-    try:
-        with open(hostfile) as f:
-            count = len({line.split()[0].partition(":")[0] for line in f if line.split("#")[0].strip()})
-    except OSError as error:
-        raise CannotStart(f"the list of hosts cannot be read: {error}") from None
-    if not count:
-        raise CannotStart(f"{hostfile} names no host")
-    return count
 
 
 def environment(nproc: int, given: MutableMapping[str, str]) -> Dict[str, str]:

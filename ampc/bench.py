@@ -157,21 +157,21 @@ def bench(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, *
         batch: (inputs..., target) for ``loss_fn(model(*inputs), target)``; a dict for ``loss_fn(model(**batch))``; a Tensor for
             ``loss_fn(model(batch))``.
         steps: in each precision, more where they are short.
-        progress: bars in a terminal.
+        progress: a bar in a terminal, elsewhere a line for each precision in each round, on standard error.
 
     ValueError for fewer than 2 steps."""
-    subject = Subject(model, batch, loss_fn, optimizer, steps)
+    subject, title = Subject(model, batch, loss_fn, optimizer, steps), name or type(model).__name__
     try:
         with guard.off():
-            found = measure(subject, shown=progress)
+            found = measure(subject, title=title if progress else "")
             with _Products() as products:
                 subject.loss("float32").backward()
         device = next((p.device for p in model.parameters()), None)
-        peaks = {p: peak_flops(p, device) for p in Progress(list(found.trials), "the device's peak", shown=progress)}  # of random numbers
+        peaks = {p: peak_flops(p, device) for p in Progress(list(found.trials), title, shown=progress, name=lambda p: f"the device's peak, {p}")}
     finally:
         subject.restore()
     first = next(iter(batch.values())) if isinstance(batch, dict) else batch[0] if isinstance(batch, (tuple, list)) else batch
-    return Bench(name or type(model).__name__, len(first), products.count, peaks, found)
+    return Bench(title, len(first), products.count, peaks, found)
 
 
 # -- built-in models ------------------------------------------------------------------------------------------------

@@ -486,7 +486,6 @@ def steps_between_passes(rank, size):
 def what_fully_shard_refuses(rank, size):
     raised(ValueError, "expected a Module", fully_shard, 3)
     raised(ValueError, "ModuleList has no forward", fully_shard, nn.ModuleList([nn.Linear(2, 2)]))
-    raised(NotImplementedError, "CPUOffloadPolicy moves shards", fully_shard, nn.Linear(2, 2), offload_policy=fsdp.CPUOffloadPolicy())
     raised(ValueError, "a number that divides the 2 processes", fully_shard, nn.Linear(2, 2), reshard_after_forward=3)
     assert not fully_shard(nn.Linear(2, 2), reshard_after_forward=1)._fsdp_state.reshard_after_forward
     assert fully_shard(nn.Linear(2, 2), reshard_after_forward=2)._fsdp_state.reshard_after_forward

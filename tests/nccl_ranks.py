@@ -9,6 +9,7 @@ from pathlib import Path
 
 import ranks
 import sharded_checkpoints  # noqa: F401  adds its programs to those of sharded_training
+import sharded_offload  # noqa: F401
 import sharded_training
 from distributed_training import made, trained
 from fully_sharded import Tower, sharded, steps_of
@@ -30,7 +31,7 @@ SHARED = {  # with the CPU's tests: by their module's programs
     "sharded_training": """zero_is_ddp zero_keeps_its_share_of_the_state zero_saves_and_loads zero_with_a_scaler
         join_with_buffers_accumulation_and_a_scaler neighbours_keep_the_whole_together what_a_sharded_module_is memory_of_a_rank
         fully_shard_with_a_scaler the_norm_is_of_all_rows dtypes_by_policy the_next_group_is_gathered_ahead replicas_of_shards
-        what_fully_shard_refuses state_dicts_of_optimizers checkpoints_of_several_processes"""}
+        shards_in_the_hosts_memory shards_in_the_hosts_memory_with_a_scaler what_fully_shard_refuses state_dicts_of_optimizers checkpoints_of_several_processes"""}
 for module in (ranks, sharded_training):
     PROGRAMS.update({name: module.PROGRAMS[name] for name in SHARED[module.__name__].split()})
 

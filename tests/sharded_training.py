@@ -342,5 +342,6 @@ if __name__ == "__main__":
     sys.modules["sharded_training"] = sys.modules["__main__"]
     import fully_sharded  # noqa: F401  adds its programs
     import sharded_checkpoints  # noqa: F401
+    import sharded_offload  # noqa: F401
 
     base.run(sys.argv[1], PROGRAMS if len(sys.argv) < 3 else {n: p for n, p in PROGRAMS.items() if n in sys.argv[2:]})

@@ -68,7 +68,7 @@ def sums_are_near_and_equal(rank, size):
                 all_have(x)
 
 
-@ranks.ranks(2, 4, programs=PROGRAMS)
+@ranks.ranks(2, 3, 4, programs=PROGRAMS)
 def parts_are_near(rank, size):
     for dtype in FLOATS + ("int8", "bool"):
         for n in (0, 7, 4099, 140_001):
@@ -204,6 +204,20 @@ def more_hosts_than_combine_at_once(rank, size):
     dist.all_reduce(x, Op.AVG)
     _over_mpi.MOST = kept
     near(x, Op.AVG, given)
+
+
+@ranks.ranks(4, programs=PROGRAMS)
+def hosts_whose_ranks_do_not_stand_together(rank, size):
+    group = dist.new_group(list(range(size)))
+    group.by_host = []
+    for dtype in ("float32", "bfloat16"):
+        given = [values(r, dtype, 4099 * size) for r in range(size)]
+        out = ampc.empty(4099, dtype=given[0].dtype)
+        dist.reduce_scatter_tensor(out, given[rank], Op.AVG, group)
+        near(out, Op.AVG, [t[rank * 4099:(rank + 1) * 4099] for t in given])
+        out = ampc.empty(4099 * size * size, dtype=given[0].dtype)
+        dist.all_gather_into_tensor(out, given[rank], group)
+        assert ampc.equal(out, ampc.cat(given))
 
 
 @ranks.ranks(2, 4, programs=PROGRAMS)

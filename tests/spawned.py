@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from datetime import timedelta
 
 import ampc
@@ -31,8 +32,16 @@ def fails(rank, how):
     if rank == 1:
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if how == "exit":
+            sys.exit(3)
         raise ValueError("a bad batch")
     dist.all_reduce(ampc.ones(3))
+
+
+def late(rank):
+    if rank == 1:
+        time.sleep(30)
+    dist.init_process_group(rank=rank, world_size=2, timeout=timedelta(seconds=3))
 
 
 def nobody(rank):
@@ -67,7 +76,7 @@ def main(case):
             assert found == [(r, r, size, [size * (size + 1) / 2] * 3) for r in range(size)], found
         mp.spawn(by_variables, (2,), 2)
     else:
-        f, args = {"raise": (fails, ("raise",)), "kill": (fails, ("kill",)), "nobody": (nobody, ()), "others": (others, (3,)),
+        f, args = {"raise": (fails, ("raise",)), "kill": (fails, ("kill",)), "exit": (fails, ("exit",)), "late": (late, ()), "nobody": (nobody, ()), "others": (others, (3,)),
                    "no program": (no_program, ()), "broken program": (broken_program, ())}[case]
         mp.spawn(f, args, 2)
     print("all is well")

@@ -167,6 +167,7 @@ def test_a_script_is_run_in_each_precision(tmp_path):
     assert set(found.underflow) == {1.0, 256.0, 65536.0, 2.0**24} and 0 < found.amax < 100
     done = command("--steps", "3", str(path), "64")
     assert done.returncode == 0 and "loss error" in done.stdout and "not reached" not in done.stdout + done.stderr
+    assert done.stderr.splitlines() == [f"{path}, 3 steps: {p}, round {n} of 3" for n in (1, 2, 3) for p in found.trials]  # no terminal
 
 
 @pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
@@ -213,6 +214,32 @@ def test_a_script_that_fails_after_some_steps(tmp_path, end, said):
     assert command("--steps", "2", str(path)).returncode == 0  # it ends before that
     path.write_text(BREAKS.format("sys.exit()"))
     assert command("--steps", "10", str(path)).returncode == 0
+
+
+RANKS = """
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+rank, size, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+dist.init_process_group("gloo")
+assert (rank, size, local) == (dist.get_rank(), dist.get_world_size(), 0) == (0, 1, 0)
+model = DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(100):
+    optimizer.zero_grad()
+    model(torch.randn(2, 4)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_a_script_for_several_processes_is_the_only_rank(tmp_path):
+    pytest.importorskip("mpi4py")
+    path = tmp_path / "train.py"
+    path.write_text(RANKS)
+    done = command("--steps", "2", str(path))
+    assert done.returncode == 0 and "loss error" in done.stdout, done.stderr
 
 
 UNSEEDED = """

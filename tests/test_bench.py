@@ -148,13 +148,15 @@ def test_the_command(tmp_path):
     done = command("model.py", "mlp", "--batch", "2", "--steps", "2", "--json", "out.json", "--picture", "out.png")
     assert done.returncode == 0, done.stderr
     assert "model.py on the CPU" in done.stdout and "bfloat16" in done.stdout and (tmp_path / "out.png").read_bytes()[:4] == b"\x89PNG"
+    said = done.stderr.splitlines()  # no terminal: a line at the start of each stage
+    assert said[0] == "model.py: float32, round 1 of 3" and "mlp: float16, round 3 of 3" in said and "model.py: the device's peak, float32" in said, said
     kept = json.loads((tmp_path / "out.json").read_text())
     assert [k["name"] for k in kept] == ["model.py", "mlp"] and kept[0]["samples"] == 8 and kept[0]["multiplications"] == 2 * 8 * 16 * 4
-    path.write_text("import torch\n")
-    for args, text in ((["resnet"], "there is no model 'resnet'; expected mlp, cnn, gpt, lstm"), (["model.py"], "model.py has no function make_model()"),
+    path.write_text("import torch\nprint('it runs')\n")
+    for args, text in ((["resnet"], "there is no model 'resnet'; expected mlp, cnn, gpt, lstm"), (["model.py"], "model.py has no function make_model(); a file to measure has make_model() and make_batch(), and a whole script runs under `ampc advise model.py`"),
                        (["absent.py"], "absent.py"), (["mlp", "--steps", "1"], "2 or more"), (["mlp", "--batch", "0"], "--batch must be 1 or more")):
         done = command(*args)
-        assert done.returncode == 1 and text in done.stderr and "Traceback" not in done.stderr
+        assert done.returncode == 1 and text in done.stderr and "Traceback" not in done.stderr and "it runs" not in done.stdout
     path.write_text("def make_model():\n    return 3\ndef make_batch():\n    return 1\n")
     done = command("model.py")
     assert done.returncode == 1 and "make_model() must give a Module, got int" in done.stderr and "Traceback" not in done.stderr

@@ -216,7 +216,12 @@ def test_the_command(tmp_path):
     broken.write_text("def f(:\n")
     done = command(str(tmp_path / "package"), str(good))
     assert done.returncode == 1 and done.stdout.startswith(f"{bad}:2: log-of-softmax: ") and "; write log_softmax(x)" in done.stdout
-    assert command(str(good)).returncode == 0
+    done = command(str(good))
+    assert (done.returncode, done.stdout) == (0, "no findings in 1 file\n")
+    (tmp_path / "none").mkdir()
+    assert command(str(good), str(good), __file__.replace("test_check", "where")).stdout == "no findings in 2 files\n"
+    assert command(str(tmp_path / "none")).stdout == "no findings in 0 files\n"
+    assert command("--format", "json", str(good)).stdout == "[]\n" and command("--format", "github", str(good)).stdout == ""
     done = command(str(good), str(broken), str(tmp_path / "absent.py"))
     assert done.returncode == 2 and "broken.py" in done.stderr and "absent.py" in done.stderr and done.stdout == ""
     (entry,) = json.loads(command("--format", "json", str(bad)).stdout)

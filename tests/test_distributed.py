@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ pytest.importorskip("mpi4py")
 import distributed_training  # noqa: F401
 import ranks
 
+from ampc import _callers
 from ampc import _launcher as launch
 
 pytestmark = pytest.mark.cpu
@@ -149,8 +151,9 @@ MEETS = {"all_reduce of 3 elements of float32": "dist.all_reduce(ampc.ones(3))",
 
 @pytest.mark.parametrize("what, text", [
     ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 (process "), ("time.sleep(60)", "rank 1 has not come to it (the last it began was barrier)"),
-    ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"), ("sys.exit(3)", "rank 1 has ended without it")],
-    ids=["killed", "hung", "raised", "exited"])
+    ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"), ("sys.exit(3)", "rank 1 has ended with status 3 ("), ("sys.exit()", "rank 1 has ended without it"),
+    ("dist.all_reduce(3)", "rank 1 has failed: TypeError: all_reduce: `tensor` must be a Tensor, got int ({file}:9)")],
+    ids=["killed", "hung", "raised", "exited", "ended", "misused"])
 def test_a_rank_that_fails(tmp_path, what, text):
     ends_in_time(tmp_path, FAILS.format(what, MEETS["all_reduce of 3 elements of float32"]), text, "all_reduce of 3 elements of float32")
 
@@ -167,7 +170,120 @@ def ends_in_time(folder, script, *texts):
     (folder / "train.py").write_text(script)
     done = start(3, folder / "train.py", timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
     assert done.returncode != 0 and done.stderr.count("Traceback") >= 2, done.stderr
-    assert "DistBackendError" in done.stderr and all(text in done.stderr for text in texts), done.stderr
+    assert "DistBackendError" in done.stderr and all(text.format(file=folder / "train.py") in done.stderr for text in texts), done.stderr
+    assert set(re.findall(r'^ +File "(.*?)"', done.stderr, re.M)) == {str(folder / "train.py")}, done.stderr  # no line of ours
+
+
+EXITS = """
+import sys
+import torch
+import torch.distributed as dist
+dist.init_process_group()
+dist.barrier()
+try:
+    sys.exit(7)  # which is no end
+except SystemExit as end:
+    assert end.code == 7
+dist.barrier()
+if dist.get_rank() == 1:
+    {}
+dist.all_reduce(torch.ones(3))
+"""
+
+
+@pytest.mark.parametrize("before, how, status, text", [(("--nproc", "2"), "sys.exit(3)", 3, "3"), (("--nproc", "2"), "sys.exit('no data')", 1, "1: no data"),
+                                                       (("torchrun", "--nproc_per_node=2"), "raise SystemExit(3)", 3, "3")], ids=["nproc", "text", "torchrun"])
+def test_the_status_of_a_rank_is_the_launchers(tmp_path, before, how, status, text):
+    (tmp_path / "train.py").write_text(EXITS.format(how))
+    done = ampc_run(tmp_path, *before, "train.py")
+    assert done.returncode == status and f"rank 1 has ended with status {text} (train.py:13)" in done.stderr, done.stderr
+
+
+def test_the_status_of_all_ranks(tmp_path):
+    (tmp_path / "train.py").write_text("import sys\nimport ampc.distributed as dist\ndist.init_process_group()\nsys.exit(4)\n")
+    done = start(2, tmp_path / "train.py", PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
+    assert done.returncode == 4 and "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_traceback_ends_at_the_scripts_line():
+    """Where ampc raises an error. What it comes across, such as a defect of its own, keeps its frames."""
+    for f, ends_here in ((lambda: ranks.dist.broadcast([1]), True), (lambda: ranks.dist.all_reduce(3, "sum"), True), (lambda: _callers.location_text(None), False)):
+        with pytest.raises((TypeError, ValueError)) as found:
+            f()
+        _callers.end_at_script(found.value)
+        files = [frame.filename for frame in traceback.extract_tb(found.value.__traceback__)]
+        assert (files[-1] == __file__) == ends_here and __file__ in files, files
+
+
+MEETS_LATE = """
+import os, sys, time
+from datetime import timedelta
+import ampc.distributed as dist
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+print(os.environ["PMIX_SERVER_TMPDIR"], flush=True)
+for time_of_call in range({1}):
+    dist.init_process_group()
+    dist.destroy_process_group()
+if rank == 1:
+    {0}
+dist.init_process_group(timeout=timedelta(seconds=3))
+"""
+
+
+@pytest.mark.skipif(not launch.is_open_mpi(launch.mpiexec()), reason="needs a launcher that has a folder for its processes")
+@pytest.mark.parametrize("what, calls, text", [("time.sleep(30)", 0, "rank 1 has not called it within 3 s"), ("time.sleep(30)", 1, "rank 1 has not called it within 3 s"),
+                                               ("sys.exit()", 0, "rank 1 has ended without calling it")], ids=["late", "again", "ended"])
+def test_a_rank_that_does_not_call_init_process_group(tmp_path, what, calls, text):
+    (tmp_path / "train.py").write_text(MEETS_LATE.format(what, calls))
+    done = start(3, tmp_path / "train.py", timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
+    assert done.returncode != 0 and f"DistNetworkError: init_process_group: {text}" in done.stderr, done.stderr
+    assert not os.path.exists(done.stdout.split()[0])  # the launcher's folder with the files
+
+
+UNEVEN = """
+import sys, time
+from datetime import timedelta
+import ampc as torch
+import ampc.distributed as dist
+from ampc.nn.parallel import DistributedDataParallel
+
+class Net(torch.nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4) if norm else torch.nn.ReLU()
+
+    def forward(self, x):
+        return self.norm(self.linear(x))
+
+backend, more, norm, end = sys.argv[1:]
+dist.init_process_group(None if backend == "mpi" else backend, timeout=timedelta(seconds=2))
+if backend == "nccl":
+    torch.cuda.set_device(dist.get_rank())
+    torch.set_default_device(f"cuda:{dist.get_rank()}")
+model = DistributedDataParallel(Net(norm == "norm"))
+for batch in range(3 + (dist.get_rank() == int(more))):
+    model(torch.randn(4, 2)).square().sum().backward()
+if end == "destroys":
+    dist.destroy_process_group()
+if end != "ends":
+    time.sleep(20)
+"""
+ADVICE = "all ranks must make as many passes: give each the same number of batches, or train within `with model.join():`"
+OF_UNEVEN = [("0", "", "ends", "rank 0 waits in backward pass 4 of DistributedDataParallel(Net): rank 1 has ended without it; the last it began was backward pass 3 "
+                               f"of DistributedDataParallel(Net); {ADVICE}"),
+             ("1", "norm", "ends", "rank 1 waits in the forward pass before backward pass 4 of DistributedDataParallel(Net): rank 0 has ended without it; the last it "
+                                   f"began was backward pass 3 of DistributedDataParallel(Net); {ADVICE}"),
+             ("0", "", "destroys", "rank 0 waits in backward pass 4 of DistributedDataParallel(Net): rank 1 has destroyed its groups without it; the last it began was "
+                                   f"backward pass 3 of DistributedDataParallel(Net); {ADVICE}"),
+             ("0", "", "sleeps", "backward pass 4 of DistributedDataParallel(Net) has not ended within 2 s: rank 1 has not come to it (the last it began was backward "
+                                 f"pass 3 of DistributedDataParallel(Net)); {ADVICE}")]
+
+
+@pytest.mark.parametrize("more, norm, end, text", OF_UNEVEN, ids=["backward", "forward", "destroyed", "late"])
+def test_ranks_with_different_numbers_of_batches(tmp_path, more, norm, end, text):
+    (tmp_path / "train.py").write_text(UNEVEN)
+    done = start(2, tmp_path / "train.py", "mpi", more, norm, end, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
+    assert done.returncode != 0 and text in done.stderr, done.stderr
 
 
 def test_many_processes_on_few_cores_are_told(monkeypatch, capsys):

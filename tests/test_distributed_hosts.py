@@ -16,6 +16,7 @@ import shared_ranks
 from test_distributed import HERE
 
 from ampc import _launcher as launch
+from ampc.distributed._hostfile import hosts_of
 
 pytestmark = pytest.mark.cpu
 ROOT_OF_AMPC = os.path.dirname(os.path.dirname(shared_ranks.ampc.__file__))
@@ -159,8 +160,39 @@ def test_all_hosts_are_started_again(hosts, tmp_path):
 def test_a_list_of_hosts_that_is_none(tmp_path):
     (tmp_path / "train.py").write_text("")
     (tmp_path / "empty").write_text("# nobody\n\n")
+    (tmp_path / "wrong").write_text("# all\nnode1 slots=2\nnode2 slot=4\n")
     for args, text in ((("--nproc", 2, "--hostfile", tmp_path / "missing"), "the list of hosts cannot be read"),
-                       (("--nproc", 2, "--hostfile", tmp_path / "empty"), "names no host"), (("--hostfile", tmp_path / "empty"), "give it with --nproc")):
+                       (("--nproc", 2, "--hostfile", tmp_path / "empty"), "names no host"), (("--hostfile", tmp_path / "empty"), "give it with --nproc"),
+                       (("--nproc", 2, "--hostfile", tmp_path / "wrong"), "wrong, line 3: expected slots=, max_slots=, port= or username=, each with a value, "
+                                                                          "got 'slot=4' in 'node2 slot=4'")):
         command = [sys.executable, "-m", "ampc", "run", *map(str, args), str(tmp_path / "train.py")]
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ROOT_OF_AMPC})
         assert done.returncode == 2 and text in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("text, wrong", [
+    ("a slots=two", "line 1: expected a number from 1 on after slots=, got 'two'"), ("a\nb slots=0", "line 2: expected a number from 1 on after slots=, got '0'"),
+    ("a 4", "line 1: expected slots=, max_slots="), ("a:4", "line 1: expected a host first, as in `node1 slots=4`, got 'a:4'"), ("slots=4", "expected a host first"),
+    ("a,b slots=2", "expected a host first"), ("a slots=2 slots=3", "expected slots= once"), ("a slots=4 max_slots=2", "expected max_slots= from 4 on"),
+    ("a slots=", "each with a value, got 'slots='"), ("a slots=2\n\na slots=2", "line 3: expected a host once"),
+    ("a slots=2\nb slots=1", "its 2 hosts take 3 processes in all, and 8 are asked for"), ("a slots=3", "its host takes 3 processes")])
+def test_mistakes_in_a_list_of_hosts(tmp_path, text, wrong):
+    """Those at which Open MPI's mpiexec stops."""
+    (tmp_path / "hosts").write_text(text + "\n")
+    with pytest.raises(launch.CannotStart) as found:
+        hosts_of(str(tmp_path / "hosts"), 8, True)
+    assert wrong in str(found.value) and str(tmp_path / "hosts") in str(found.value), found.value
+
+
+@pytest.mark.parametrize("text, open_mpi, count", [
+    ("a slots=4\nb slots=4", True, 2), ("# all\na\na\n\n  b   # and b\n", True, 2), ("root@a slots = 8 max_slots=8 port=22", True, 1),
+    ("10.0.0.1 cpu=4 max-slots=9\nn2 count=4 username=x", True, 2), ("a:4\nb:2 ifname=eth0\nc", False, 3)])
+def test_lists_of_hosts(tmp_path, text, open_mpi, count):
+    (tmp_path / "hosts").write_text(text)
+    assert hosts_of(str(tmp_path / "hosts"), 8, open_mpi) == count
+
+
+def test_a_mistake_in_a_list_for_mpich(tmp_path):
+    (tmp_path / "hosts").write_text("a:2\nb:many\n")
+    with pytest.raises(launch.CannotStart, match="line 2: expected a number from 1 on after b:, got 'many'"):
+        hosts_of(str(tmp_path / "hosts"), 8, False)

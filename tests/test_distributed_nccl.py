@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("mpi4py")
 import nccl_ranks
 from conftest import build_simulator
-from test_distributed import HERE, start
+from test_distributed import HERE, OF_UNEVEN, UNEVEN, start
 
 from ampc import _launcher as launch
 
@@ -184,6 +184,7 @@ print("no error", flush=True)
 """
 WAYS = {"killed": ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1"),
         "raised": ("raise ValueError('a bad batch')", "rank 1 has failed: ValueError: a bad batch"),
+        "exited": ("sys.exit(3)", "rank 1 has ended with status 3 ("),
         "hung": ("time.sleep(6)", "all_reduce of 3 elements of float32, SUM has not ended within 2 s"),
         "hung on the GPU": ("stand_in.ampc_simulate_nccl(0, 0, 1, 0)", "all_reduce of 3 elements of float32, SUM has not ended within 2 s"),
         "lost": ("stand_in.ampc_simulate_nccl(0, 0, 0, 1)", "rank 1 in all_reduce of 3 elements of float32, SUM: an operation between GPUs: NCCL: "
@@ -261,7 +262,7 @@ def test_a_rank_that_hangs_is_named_without_mpi(tmp_path, simulator):
     assert "has failed: rank" not in "".join(said), said  # the first failure is told, and not that others failed by it
 
 
-@pytest.mark.parametrize("way, how", [*((way, "mpi") for way in WAYS), ("killed", "env"), ("hung", "env"), ("lost", "env")])
+@pytest.mark.parametrize("way, how", [*((way, "mpi") for way in WAYS), ("killed", "env"), ("exited", "env"), ("hung", "env"), ("lost", "env")])
 def test_a_rank_that_fails(tmp_path, simulator, way, how):
     what, text = WAYS[way]
     (tmp_path / "train.py").write_text(FAILS.format(what))
@@ -273,7 +274,15 @@ def test_a_rank_that_fails(tmp_path, simulator, way, how):
         output = "".join(said)
     assert any(statuses) and "no error" not in output and "DistBackendError" in output and text in output, output
     assert how == "mpi" or all(statuses), output
+    assert way != "exited" or statuses[-1] == 3, output  # of mpiexec, or of rank 1
     assert (how, way) != ("env", "hung") or "rank 1 has not come to it (the last it began was all_reduce of 3 elements" in output, output
+
+
+@pytest.mark.parametrize("more, norm, end, text", [OF_UNEVEN[0], *OF_UNEVEN[2:]], ids=["ends", "destroyed", "late"])
+def test_ranks_with_different_numbers_of_batches(tmp_path, simulator, more, norm, end, text):
+    (tmp_path / "train.py").write_text(UNEVEN)
+    statuses, said = start_by_variables(2, tmp_path / "train.py", "nccl", more, norm, end, **simulator)
+    assert statuses[0] and text in said[0], said
 
 
 DESTROYS = """
@@ -406,3 +415,28 @@ def test_one_process_needs_no_variables(tmp_path, simulator):
     (tmp_path / "train.py").write_text(MEETS.format("'nccl'"))
     done = subprocess.run([sys.executable, str(tmp_path / "train.py"), "5"], env={**os.environ, **simulator}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "[1.0, 1.0, 1.0] nccl" in done.stdout, done.stderr
+
+
+AGAIN = """
+import time
+from datetime import timedelta
+import ampc
+import ampc.distributed as dist
+for times in range(3):
+    dist.init_process_group("nccl", timeout=timedelta(seconds=10))
+    rank = dist.get_rank()
+    ampc.cuda.set_device(rank)
+    x = ampc.ones(3, device="cuda") * (rank + 1)
+    time.sleep(0.5 * (rank == times))  # the others wait for this one
+    for _ in range(times + 1):
+        dist.all_reduce(x)
+    print(x.tolist(), flush=True)
+    dist.destroy_process_group()
+"""
+
+
+def test_groups_are_made_again_without_mpi(tmp_path, simulator):
+    """A rank that has destroyed its groups comes back."""
+    (tmp_path / "train.py").write_text(AGAIN)
+    statuses, said = start_by_variables(3, tmp_path / "train.py", **simulator)
+    assert statuses == [0, 0, 0] and all(f"{[2.0 * 3**(t + 1)] * 3}" in text for text in said for t in range(3)), said

@@ -14,6 +14,7 @@ pytest.importorskip("mpi4py")
 import fully_sharded  # noqa: F401  adds its programs
 import sharded_checkpoints  # noqa: F401
 import sharded_judge
+import sharded_offload  # noqa: F401
 import sharded_training
 
 import ampc
@@ -55,6 +56,41 @@ def test_sharded(found, size, name):
     for rank in range(size):
         assert name in said[rank], f"rank {rank} did not come to it: {done.stdout[-3000:]}{done.stderr[-3000:]}"
         assert not said[rank][name][0], f"rank {rank}: {said[rank][name][0]}"
+
+
+UNEVEN = """
+import sys, time
+from datetime import timedelta
+import ampc as torch
+import ampc.distributed as dist
+from ampc.distributed.fsdp import fully_shard
+
+class Net(torch.nn.Sequential):
+    pass
+
+dist.init_process_group(timeout=timedelta(seconds=2))
+model = Net(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+fully_shard(model[0])
+fully_shard(model)
+for batch in range(3 + (dist.get_rank() == 0)):
+    loss = model(torch.randn(2, 4)).sum()
+    if batch < 3 or sys.argv[1] == "backward":
+        loss.backward()
+if dist.get_rank() == 1 and sys.argv[1] == "backward":
+    model(torch.randn(2, 4)).sum()
+    time.sleep(20)
+"""
+
+
+@pytest.mark.parametrize("which, text", [
+    ("forward", "rank 0 waits in the forward pass before backward pass 4 of fully_shard(Net): rank 1 has ended without it; the last it began was backward pass 3 of "
+                "fully_shard(Net); all ranks must make as many passes: give each the same number of batches"),
+    ("backward", "backward pass 4 of fully_shard(Net) has not ended within 2 s: rank 1 has not come to it (the last it began was the forward pass before backward "
+                 "pass 4 of fully_shard(Net))")])
+def test_ranks_with_different_numbers_of_batches(tmp_path, which, text):
+    (tmp_path / "train.py").write_text(UNEVEN)
+    done = start(2, tmp_path / "train.py", which)
+    assert done.returncode != 0 and text in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("size", [2, 4])

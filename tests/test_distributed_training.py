@@ -172,6 +172,8 @@ def test_spawned_processes_are_ranks():
 @pytest.mark.parametrize("case, kind, text", [
     ("raise", "ProcessRaisedException: process 1 raised an exception", "in fails\n    raise ValueError(\"a bad batch\")\nValueError: a bad batch"),
     ("kill", "ProcessExitedException", "process 1 was ended by the signal SIGKILL"),
+    ("exit", "ProcessExitedException", "process 1 ended with exit code 3"),
+    ("late", "DistNetworkError", "init_process_group: rank 1 has not called it within 3 s"),
     ("nobody", "ProcessRaisedException", "ValueError: init_process_group: a process of multiprocessing.spawn must say which it is: give `rank`"),
     ("others", "ProcessRaisedException", "of `world_size` 3, and multiprocessing.spawn has started 2 processes; on several hosts"),
     ("no program", "ProcessRaisedException", "mpiexec is not there"), ("no program", "DistNetworkError", "start the script with `ampc run --nproc 2`"),
@@ -179,6 +181,7 @@ def test_spawned_processes_are_ranks():
 def test_a_spawned_rank_that_fails(case, kind, text):
     done = spawn(case)
     assert done.returncode == 1 and kind in done.stderr and text in done.stderr, done.stderr
+    assert "in _wrap" not in done.stderr, done.stderr
 
 
 def test_a_script_for_torch_spawns_ranks(tmp_path):

@@ -222,7 +222,7 @@ def core_stub() -> str:
     text += "class Ranks:\n    def __init__(self, owner: Any, ops: Any) -> None: ...\n"
     text += "".join(f"    def {name}(self) -> builtins.int: ...\n" for name in ("give", "number", "begin_here"))
     text += "".join(f"    def {name}(self) -> None: ...\n" for name in ("begin", "end", "end_here", "unshare"))
-    text += "    def share(self, *args: Any) -> None: ...\n"
+    text += "    def within(self, text: builtins.str) -> None: ...\n    def share(self, *args: Any) -> None: ...\n"
     text += "".join(f"    def {name}(self, *args: Any) -> builtins.bool: ...\n" for name in ("run", "at_once")) + "\n"
     text += results()
     text += "class Tensor:\n    def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...\n" + OPERATORS + table_definitions(2, "    ", True) + python_methods() + "\n"

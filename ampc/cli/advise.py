@@ -13,7 +13,7 @@ def add_advise(commands: Any) -> None:
     """Adds the subcommand."""
     parser = commands.add_parser("advise", help="run some steps of a script in float32, tf32, bfloat16 and float16, and say which to use",
                                  description="Runs a PyTorch or ampc script in each, for so many backward passes, and compares time, peak "
-                                 "memory and losses. Exits with 0, or 1 where a run fails.",
+                                 "memory and losses. A script for several processes runs as the only rank. Exits with 0, or 1 where a run fails.",
                                  epilog=examples(
                                      "ampc advise train.py",
                                      "ampc advise --steps 50 train.py --epochs 1    what follows the script is the script's",
@@ -33,7 +33,7 @@ def _advise(args: argparse.Namespace) -> int:
         return 2
     try:
         must_be_writable(args.policy)
-        advice = advise_script(args.script, args.args, args.steps)
+        advice = advise_script(args.script, args.args, args.steps, progress=True)
         print(advice)
         if args.policy and advice.policy is not None:
             advice.policy.save(args.policy)

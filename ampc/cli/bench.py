@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any, Optional
+import tokenize
+from typing import Any, Callable, Optional
 
 from ._common import examples, must_be_writable
 
@@ -50,14 +51,23 @@ def _bench(args: argparse.Namespace) -> int:
     return 0
 
 
+def _need_functions(path: str, has: Callable[[str], bool]) -> None:
+    """ValueError where the file lacks a function."""
+    for name in ("make_model", "make_batch"):
+        if not has(name):
+            raise ValueError(f"{path} has no function {name}(); a file to measure has make_model() and make_batch(), and a whole script runs under "
+                             f"`ampc advise {path}`")
+
+
 def _of_file(path: str) -> tuple:
     from .. import nn, optim
     from ..run.script import load
 
+    with tokenize.open(path) as f:
+        text = f.read()
+    _need_functions(path, lambda name: name in text or "import *" in text)  # before the file's code runs
     module = load(path, "_ampc_benched")
-    for need in ("make_model", "make_batch"):
-        if not callable(getattr(module, need, None)):
-            raise ValueError(f"{path} has no function {need}()")
+    _need_functions(path, lambda name: callable(getattr(module, name, None)))
     model, batch = module.make_model(), module.make_batch()
     if not isinstance(model, nn.Module):
         raise TypeError(f"{path}: make_model() must give a Module, got {type(model).__name__}")

@@ -54,10 +54,11 @@ def _named(paths: List[str]) -> Iterator[str]:
 def _check(args: argparse.Namespace) -> int:
     from ..check import check_file
 
-    found, unread = [], 0
+    found, read, unread = [], 0, 0
     for path in _files(args.scripts):
         try:
             found += check_file(path)
+            read += 1
         except (OSError, SyntaxError, ValueError) as error:
             unread += 1
             print(f"ampc check: {path}: {error}", file=sys.stderr)
@@ -66,4 +67,6 @@ def _check(args: argparse.Namespace) -> int:
     for f in found if args.format != "json" else []:
         github = f"::warning file={f.file},line={f.line},title=ampc {f.rule}::{f.message}; {f.fix}"
         print(github if args.format == "github" else str(f))
+    if args.format == "text" and not found and not unread:
+        print(f"no findings in {read} file{'s' * (read != 1)}")
     return 2 if unread else 1 if found else 0

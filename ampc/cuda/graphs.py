@@ -8,7 +8,7 @@ import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _C
-from .._callers import is_script, location_text
+from .._callers import innermost, location_text
 from .._device import current
 from .memory import MemPool, pool_of, retire_with
 from .streams import Stream
@@ -147,14 +147,12 @@ def _place(error: BaseException) -> str:
     """``train.py:12: `loss.item()`: `` of the innermost line of a script that an exception came through; "" if there is none."""
     import linecache  # here, so that `import ampc` does not load it
 
-    found, at = "", error.__traceback__
-    while at is not None:
-        file = at.tb_frame.f_code.co_filename
-        if is_script(file):
-            line = linecache.getline(file, at.tb_lineno, at.tb_frame.f_globals).strip()
-            found = location_text((file, at.tb_lineno)) + (f": `{line}`: " if line else ": ")
-        at = at.tb_next
-    return found
+    at = innermost(error)
+    if at is None:
+        return ""
+    file = at.tb_frame.f_code.co_filename
+    line = linecache.getline(file, at.tb_lineno, at.tb_frame.f_globals).strip()
+    return location_text((file, at.tb_lineno)) + (f": `{line}`: " if line else ": ")
 
 
 class graph:

@@ -13,7 +13,7 @@ import numpy as np
 from ._shared import shared_memory
 
 GROUPS = 64  # how many groups are told apart
-RUNS, LEFT, FAILED = range(3)
+RUNS, LEFT, ENDED, FAILED, FOLLOWED = range(5)  # LEFT: has destroyed its groups; FOLLOWED: failed by a failure of another one
 _SLOT = np.dtype([("pid", "i8"), ("rank", "i8"), ("state", "i8"), ("entered", "i8", GROUPS), ("saved", "i8"), ("doing", "S120"), ("why", "S1600")])
 
 
@@ -63,28 +63,32 @@ class Board:
         self._mine["saved"] = file
         return [int(slot["rank"]) for slot in self._slots if slot["saved"] == file and slot["rank"] != self._mine["rank"][0]]
 
-    def leave(self) -> None:
-        """This process takes part in nothing any more."""
-        if self._mine["state"] == RUNS:
-            self._mine["state"] = LEFT
+    def leave(self, ends: bool) -> None:
+        """This process takes part in nothing any more, because it ends, or has destroyed its groups."""
+        if not self.failed():
+            self._mine["state"] = ENDED if ends else LEFT
 
     def come_back(self) -> None:
         """It does again."""
         self._mine["state"] = RUNS
 
-    def fail(self, why: str, cause: str = "") -> None:
+    def fail(self, how: str, cause: str = "") -> None:
         """This process has failed, by a failure of another one where a cause is given; the first reason is kept."""
-        if self._mine["state"] != FAILED:
-            self._mine["why"] = (cause or f"rank {self._mine['rank'][0]} has failed: {why}").encode()[:1599]
-            self._mine["state"] = FAILED
+        if not self.failed():
+            self._mine["why"] = (cause or f"rank {self._mine['rank'][0]} {how}").encode()[:1599]
+            self._mine["state"] = FOLLOWED if cause else FAILED
 
     def failed(self) -> bool:
         """Whether this process has."""
-        return bool(self._mine["state"] == FAILED)
+        return bool(self._mine["state"] >= FAILED)
 
     def all_know(self) -> bool:
         """Whether every process of this host has failed, left or died."""
         return all(slot["state"] != RUNS or not _alive(int(slot["pid"])) for slot in self._slots)
+
+    def is_next_to_go(self) -> bool:
+        """Whether no other process of this host, by whose failure this one has failed, is still there."""
+        return bool(self._mine["state"] != FOLLOWED) or not any(slot["state"] == FAILED and _alive(int(slot["pid"])) for slot in self._slots)
 
     def gone(self, ranks: List[int]) -> Optional[str]:
         """What has happened to the first of these processes that failed or died; None where none did."""
@@ -92,23 +96,24 @@ class Board:
             slot = self._slots[self._row[rank]] if rank in self._row else None
             if slot is None or int(slot["pid"]) == os.getpid():
                 continue
-            if slot["state"] == FAILED:
+            if slot["state"] >= FAILED:
                 return bytes(slot["why"]).decode(errors="replace")
             if not _alive(int(slot["pid"])):
                 return f"rank {rank} (process {slot['pid']}) has died; {last_begun(_doing(slot))}"
         return None
 
     def ended_before(self, group: int, number: int, ranks: List[int]) -> Optional[str]:
-        """Which of these processes has ended without the operation ``number`` of the group; None where none has."""
+        """Which of these processes has left without the operation ``number`` of the group; None where none has."""
         for rank in ranks:
             slot = self._slots[self._row[rank]] if rank in self._row else None
-            if slot is not None and slot["state"] == LEFT and slot["entered"][group % GROUPS] < number:
-                return f"rank {rank} has ended without it; {last_begun(_doing(slot))}"
+            if slot is not None and slot["state"] in (LEFT, ENDED) and slot["entered"][group % GROUPS] < number:
+                return ended_without(rank, bool(slot["state"] == ENDED), _doing(slot))
         return None
 
     def missing(self, group: int, number: int, ranks: List[int]) -> str:
-        """Which of these processes have not begun the operation ``number`` of the group, in words."""
-        texts = []
+        """Which of these processes have not begun the operation ``number`` of the group, in words; or the one before it that this process is still
+        in."""
+        texts, number = [], min(number, int(self._mine["entered"][0, group % GROUPS]))
         for rank in ranks:
             slot = self._slots[self._row[rank]] if rank in self._row else None
             if slot is None:
@@ -121,6 +126,11 @@ class Board:
 def not_come(rank: int, doing: str) -> str:
     """Of a rank that has not begun an operation, in words, with the last one that it has."""
     return f"rank {rank} has not come to it ({last_begun(doing)})"
+
+
+def ended_without(rank: int, ends: bool, doing: str) -> str:
+    """The same of one that has left."""
+    return f"rank {rank} has {'ended' if ends else 'destroyed its groups'} without it; {last_begun(doing)}"
 
 
 def last_begun(doing: str) -> str:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, List, Optional
 from .. import _creation as make
 from .. import _ops
 from .._C import Tensor
-from . import _mpi
+from . import _mpi, _over_hosts
 from ._agreement import agree, check, described, submit
-from ._halves import Halves
 from ._memory import bring_back, memory, placing, row, settled
 from ._shared import MOST
 from .reductions import HALVES, ReduceOp, type_and_op, type_of_bytes, widened
@@ -42,8 +41,8 @@ class OverMPI:
 
             return submit(members, async_op, same, f, result, lambda: bring_back(t, own), here=True)
         comm = members.comm if members.leaders is None else members.leaders
-        if t.dtype in HALVES and (members.size() if members.leaders is None else members.hosts) <= MOST:
-            return _all_reduce_halves(t, op, members, comm, same, shape, async_op, result)
+        if t.dtype in HALVES and members.between <= MOST:
+            return _over_hosts.all_reduce_halves(t, op, members, comm, same, shape, async_op, result)
         MPI, moved = _mpi.start(), widened(row(t))
         kind, reduction = type_and_op(MPI, moved, op)
         buffer = [memory(MPI, moved), moved.numel(), kind]
@@ -94,6 +93,8 @@ class OverMPI:
                 check(members, shared.reduce_scatter(same, all_, op, own, divisor), same)
 
             return submit(members, async_op, same, in_memory, result, lambda: bring_back(out, own), here=True)
+        if members.between <= MOST and (t.dtype in HALVES if shared is None else members.by_host):
+            return _over_hosts.reduce_parts(members, same, t, out, op, async_op, result)
         MPI, given = _mpi.start(), widened(t)
         moved = make.empty(out.numel(), dtype=given.dtype, device="cpu")
         kind, reduction = type_and_op(MPI, moved, op)
@@ -137,13 +138,17 @@ class OverMPI:
         kind, shape = type_of_bytes(MPI, t), f", shape {list(t.shape)}"
         source, target = [memory(MPI, given), given.numel(), kind], [memory(MPI, moved), t.numel(), kind] if outs else None
         shared = members.shared if members.on_one_host and root is None else None
+        has_leaders = root is None and members.leaders is not None and bool(members.by_host)
+        by_hosts = _over_hosts.gather_for_all(members, same, given, moved) if has_leaders else None
 
         def f() -> None:
             if shared is not None:
                 check(members, shared.all_gather(same, given, moved), same + shape)
                 return
             agree(members, same, shape)
-            if root is None:
+            if by_hosts is not None:
+                by_hosts()
+            elif root is None:
                 members.comm.Allgather(source, target)
             else:
                 members.comm.Gather(source, target, root)
@@ -218,26 +223,6 @@ class OverMPI:
 def _in_a_row(tensors: List[Tensor]) -> Tensor:
     """All values, in a row on the CPU."""
     return row(tensors[0]) if len(tensors) == 1 else _ops.cat([row(t).reshape(-1) for t in tensors])
-
-
-def _all_reduce_halves(t: Tensor, op: Any, members: ProcessGroup, comm: Any, same: str, shape: str, async_op: bool,
-                       result: Any) -> Optional[Work]:
-    """Of 16-bit values over several hosts. Within a host they are reduced in float32, so that they are rounded once in all."""
-    MPI, shared, own = _mpi.start(), members.shared, settled(row(t))
-    given = own if shared is None else own.float()
-    divisor = members.size() if op is ReduceOp.AVG else 1
-    between = None if comm == MPI.COMM_NULL else Halves(MPI, comm, op, given, own.reshape(-1), divisor)
-
-    def over_hosts() -> None:
-        agree(members, same, shape)
-        if shared is not None:
-            shared.all_reduce(same, given, op, given, 1)
-        if between is not None:
-            between.run()
-        if shared is not None:
-            shared.broadcast(same, own, 0)
-
-    return submit(members, async_op, same, over_hosts, result, lambda: bring_back(t, own))
 
 
 def _take(t: Tensor, moved: Tensor, op: Any, members: ProcessGroup) -> None:

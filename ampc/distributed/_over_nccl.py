@@ -222,7 +222,7 @@ class OverNCCL:
             submit(group, False, same, lambda: agree(group, same + ", on GPUs", more), None, None, here=group.on_one_host)
         else:
             group.enter(same)
-        work = Queued(connection.queue(same, group.last_number, calls), result, finish)
+        work = Queued(connection.queue(group.told(same), group.last_number, calls), result, finish)
         if async_op:
             return work
         work.wait()

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
 from .. import _launcher
 from . import _ends
-from ._board import last_begun, not_come
+from ._board import ended_without, last_begun, not_come
 from .errors import DistBackendError, DistNetworkError
 
 MOST_BYTES = 1 << 26  # of a message
@@ -163,7 +163,7 @@ class Client:
         self._sending = threading.Lock()
         self._answers: Dict[str, queue.SimpleQueue[Any]] = {}
         self.gone: Dict[int, str] = {}  # of the ranks that failed or died, what happened; where another was the cause, what happened there
-        self.left: Dict[int, Dict[str, int]] = {}  # ranks that take part in nothing any more, and how far they came in each group
+        self.left: Dict[int, Any] = {}  # ranks that take part in nothing any more, how far they came in each group, and what they began last
         self.lost = ""  # why there is no connection
         self.entered: Dict[str, int] = {}  # how far this process has come in each group,
         self.doing = ""  # and the last operation that it has begun
@@ -210,7 +210,9 @@ class Client:
             elif "to" in message:
                 self._said[message["rank"]] = message
             elif "left" in message:
-                self.left[message["rank"]] = message["left"]
+                self.left[message["rank"]] = message
+            elif "back" in message:
+                self.left.pop(message["rank"], None)
             elif message["gone"] not in self.left:
                 self.gone.setdefault(message["gone"], f"rank {message['gone']} has died")
         self._lose("the connection to rank 0 has ended")
@@ -292,20 +294,23 @@ class Board:
         """Nothing is known of others' files."""
         return []
 
-    def leave(self) -> None:
-        """This process takes part in nothing any more."""
-        if not self._state:
+    def leave(self, ends: bool) -> None:
+        """This process takes part in nothing any more, because it ends, or has destroyed its groups."""
+        if self._state != "failed":
             self._state = "left"
-            self._client.tell({"left": self._client.entered})
+            self._client.tell({"left": self._client.entered, "ends": ends, "doing": self._client.doing})
 
     def come_back(self) -> None:
         """It does again."""
+        if self._state == "left":
+            self._state = ""
+            self._client.tell({"back": True})
 
-    def fail(self, why: str, cause: str = "") -> None:
+    def fail(self, how: str, cause: str = "") -> None:
         """This process has failed, by a failure of another one where a cause is given; the first reason is kept."""
         if self._state != "failed":
             self._state = "failed"
-            self._client.tell({"failed": (cause or f"rank {self._client.rank} has failed: {why}")[:1600]})
+            self._client.tell({"failed": (cause or f"rank {self._client.rank} {how}")[:1600]})
 
     def failed(self) -> bool:
         """Whether this process has."""
@@ -315,14 +320,19 @@ class Board:
         """Whether all others have failed, left or died."""
         return len({*self._client.gone, *self._client.left, self._client.rank}) >= self._client.size
 
+    def is_next_to_go(self) -> bool:
+        """Each process has a status of its own here."""
+        return True
+
     def gone(self, ranks: List[int]) -> Optional[str]:
         """What has happened to those of these processes that failed or died; None where none did."""
         return self._client.what_is_gone([r for r in ranks if r != self._client.rank]) or None
 
     def ended_before(self, group: int, number: int, ranks: List[int]) -> Optional[str]:
-        """Which of these processes has ended without the operation ``number`` of the group; None where none has."""
+        """Which of these processes has left without the operation ``number`` of the group; None where none has."""
         left = self._client.left
-        return next((f"rank {r} has ended without it" for r in ranks if r in left and left[r].get(str(group), 0) < number), None)
+        missing = (r for r in ranks if r in left and left[r]["left"].get(str(group), 0) < number)
+        return next((ended_without(r, left[r]["ends"], left[r]["doing"]) for r in missing), None)
 
     def missing(self, group: int, number: int, ranks: List[int]) -> str:
         """Which of these processes have not begun the operation ``number`` of the group, in words."""

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 from .. import _C, _launcher
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
-from . import _ends, _gpus, _mpi, _spawned, _store
+from . import _arrival, _ends, _gpus, _mpi, _spawned, _store
 from ._backends import Backends, Ways
 from ._shared import MOST, OPS, Shared, call_in_words, checksum_of
 from .errors import DistBackendError
@@ -55,11 +55,16 @@ class ProcessGroup:
         self.at_once: Callable[..., bool] = _never  # runs a collective in shared memory, where nothing is in the way
         self.checks = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() != "OFF"
         self.broken = ""  # why it cannot be used any more
+        self._within, self._advice = "", ""  # what its operations are parts of, and what to do where a rank does not come to it
         self._call: Optional[Tuple[str, int, float]] = None  # the operation that runs in its caller's thread, and since when
         self._waits = 0, 0.0  # of one that runs at once and waits: its number, and since when
         self.shared: Optional[Shared] = None  # the memory of its processes of this host; None where each is alone on its host
         self.leaders: Any = None  # of several hosts: the communicator of the first process of each, MPI.COMM_NULL in others
-        self.hosts = len({first for _, _, first in facts})
+        firsts = [first for _, _, first in facts]
+        blocks = [len(list(ranks_there)) for _, ranks_there in itertools.groupby(firsts)]
+        self.hosts = len(set(firsts))
+        self.by_host = blocks if len(blocks) == self.hosts else []  # how many ranks each host has, where they stand together
+        self.host, self.place_on_host = list(dict.fromkeys(firsts)).index(here[0]), here.index(ranks[comm.rank])
         if 1 < max(count for _, count, _ in facts) <= MOST:
             self._share(here)
         self._twins: List[ProcessGroup] = []
@@ -111,6 +116,11 @@ class ProcessGroup:
         """Whether all its processes share memory."""
         return self.shared is not None and self.leaders is None
 
+    @property
+    def between(self) -> int:
+        """How many processes exchange values over MPI: the leaders, or all."""
+        return self.size() if self.leaders is None else self.hosts
+
     # -- ways
 
     def way(self, what: str, *tensors: Any) -> Any:
@@ -143,10 +153,19 @@ class ProcessGroup:
         """The number of the operation that was begun last."""
         return self._last[1]
 
+    def within(self, what: str = "", advice: str = "") -> None:
+        """From now on its operations are told as parts of ``what``, such as a backward pass; ``advice`` is added where a rank does not come to it."""
+        self._within, self._advice = what, f"; {advice}" if advice else ""
+        self._order.within(what.encode()[:119].decode(errors="ignore"))
+
+    def told(self, what: str) -> str:
+        """What an operation is for who waits for it."""
+        return self._within or what
+
     def enter(self, what: str) -> None:
         """Notes an operation that the script's thread begins."""
-        self._last = what, self._order.number()
-        self.board.enter(self.number, self._last[1], what)
+        self._last = self.told(what), self._order.number()
+        self.board.enter(self.number, self._last[1], self._last[0])
 
     def need(self, what: str) -> None:
         """DistBackendError after a failure."""
@@ -156,7 +175,7 @@ class ProcessGroup:
     def submit(self, what: str, f: Callable[[], Any], result: Any = None, finish: Optional[Callable[[], Any]] = None) -> Work:
         """Runs ``f`` after the operations before it; ``finish()`` runs in the thread that waits."""
         self.need(what.split()[0])
-        number = self._order.give()
+        number, what = self._order.give(), self.told(what)
         work = Work(self, what, number, result, finish)
 
         def run() -> None:
@@ -181,6 +200,7 @@ class ProcessGroup:
         number = self._order.begin_here()
         if number == 0:
             return False
+        what = self.told(what)
         try:
             self._call = what, number, time.monotonic()
             self.board.enter(self.number, number, what)
@@ -215,7 +235,7 @@ class ProcessGroup:
         if not self.broken:
             running = what or (self._call or self._last)[0]
             self._end(f"rank {self.ranks[self._mine]} has left {running} half way: {type(error).__name__}: {error}")
-            self.board.fail(self.broken)
+            self.board.fail(f"has failed: {self.broken}")
 
     def _differ(self, text: str, t: Any = None) -> NoReturn:
         """RuntimeError, which says what each process has called."""
@@ -233,18 +253,19 @@ class ProcessGroup:
     def look_around(self, what: str, number: int) -> None:
         """DistBackendError where a process of the group can take part in the operation no more."""
         board = self.board
-        gone = board.gone(self.ranks) or (board.ended_before(self.number, number, self.ranks) if number else None)
-        if gone is not None:
-            self._break(f"rank {self.ranks[self._mine]} waits in {what}: {gone}", gone)
+        gone = board.gone(self.ranks)
+        ended = board.ended_before(self.number, number, self.ranks) if gone is None and number else None
+        if gone or ended:
+            self._break(f"rank {self.own_rank} waits in {what}: {gone or ended}{self._advice if ended else ''}", gone or ended or "")
 
     def give_up(self, what: str, number: int, seconds: float) -> NoReturn:
         """DistBackendError that names who is missing."""
         missing = self.board.missing(self.number, number, self.ranks) if number else "the other rank has not answered"
-        self._break(f"{what} has not ended within {seconds:g} s: {missing}")
+        self._break(f"{what} has not ended within {seconds:g} s: {missing}{self._advice}")
 
     def _break(self, why: str, cause: str = "") -> NoReturn:
         self._end(why)
-        self.board.fail(why, cause)
+        self.board.fail(f"has failed: {why}", cause)
         raise DistBackendError(why, cause)
 
     def fail(self, why: str) -> NoReturn:
@@ -352,6 +373,7 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
 
     ValueError when called twice, for another backend or method, or with a ``store``; RuntimeError where MPI has started another number of
     processes, or NCCL is not found; DistNetworkError without mpi4py, or where processes do not come to MASTER_ADDR in time."""
+    _ends.listen_to_errors()
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
     backends = Backends.of(backend, rank)
@@ -379,6 +401,7 @@ def _connected(backends: Backends, init_method: Optional[str], rank: int, size: 
             backends.need_nccl()
             return _store, _store.connect(where, seconds), backends.nccl_alone()
     _spawned.become_rank(rank, size, seconds)
+    _arrival.meet(seconds)
     MPI = _mpi.start()
     _check_size(MPI, size, rank)
     if backends.is_nccl_alone():
@@ -403,7 +426,8 @@ def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
             errors.append(error)
         if member.broken:
             del _groups[member]
-    if names.WORLD not in _groups:
+    if names.WORLD is not None and names.WORLD not in _groups:
+        names.WORLD.board.leave(ends=False)
         names.WORLD = None
     if errors:
         raise errors[0]

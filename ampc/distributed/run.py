@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .. import _launcher
 from .._missing import absent_from
+from ._hostfile import hosts_of
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
 
@@ -72,7 +73,7 @@ def start_all(nproc: int, command: List[str], max_restarts: int = 0, hostfile: O
     and SIGTERM end them for good."""
     try:
         line = _launcher.command(nproc, command, hostfile)
-        on_a_host = nproc if hostfile is None else -(-nproc // _launcher.hosts_of(hostfile))
+        on_a_host = nproc if hostfile is None else -(-nproc // hosts_of(hostfile, nproc, _launcher.is_open_mpi(line[0])))
     except _launcher.CannotStart as error:
         print(f"ampc run: {error}", file=sys.stderr)
         return 2

@@ -14,6 +14,7 @@ from .. import _C, cuda
 from .. import _creation as make
 from .. import policy as policies
 from .._callers import location_text
+from .._launcher import ALONE
 from .._progress import Progress, somebody_watches
 from .._settings import get_float32_matmul_precision, set_float32_matmul_precision
 from .._table import html_table, html_text
@@ -340,17 +341,23 @@ def _hardware(kind: str) -> str:
     return f"the CPU ({_C._build_info()['cpu_features']}), with units for {' and '.join(units) if units else 'neither 16-bit format'}"
 
 
-def measure(subject: Subject, history: str = "", shown: bool = False) -> Advice:
-    """Trials in every precision that there is, with a bar where ``shown``, and what follows from them. The subject is left as they end."""
+def _in_turn(turn: Tuple[str, int]) -> str:
+    return f"{turn[0]}, round {turn[1]} of {ROUNDS}"
+
+
+def measure(subject: Subject, history: str = "", title: str = "") -> Advice:
+    """Trials in every precision that there is, and what follows from them. With a ``title`` progress is shown under it. The subject is left as they
+    end."""
     trials, operators, exact = [], {}, None
-    for p in Progress(precisions(subject.kind), "precisions", shown=shown):
-        trial, grads, operators[p] = subject.trial(p, exact)
+    rounds: Dict[str, List[float]] = {}
+    turns = [(p, number) for number in range(1, ROUNDS + 1) for p in precisions(subject.kind)]
+    for p, number in Progress(turns, title, shown=bool(title), name=_in_turn):
+        trial, grads, found = subject.trial(p, exact)
         exact = grads if exact is None else exact
-        trials.append(trial)
-    rounds = {t.precision: [t.seconds] for t in trials}
-    for _ in range(ROUNDS - 1):
-        for p in rounds:
-            rounds[p].append(subject.trial(p, exact)[0].seconds)
+        if number == 1:
+            operators[p] = found
+            trials.append(trial)
+        rounds.setdefault(p, []).append(trial.seconds)
     trials = [t.timed(rounds[t.precision]) for t in trials]
     grads = exact or []
     amax = max((g.abs().max().item() for g in grads if g.numel()), default=0.0)
@@ -380,8 +387,9 @@ def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, 
     return found
 
 
-def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
-    """Like ``advise``, for a script, which runs for ``steps`` backward passes in each precision, each time in a new process.
+def advise_script(script: str, args: List[str], steps: int = 20, progress: bool = False) -> Advice:
+    """Like ``advise``, for a script, which runs for ``steps`` backward passes in each precision, each time in a new process. A script of several
+    processes runs as the only rank. ``progress`` shows a line for each run also where standard error is no terminal.
 
     Its autocast regions get that dtype, or are off in float32. A script without a region runs in one. Errors are measured on the losses.
     Every process begins with the same seed, of Python's, NumPy's and ampc's generators. The precisions take turns, for three rounds: one is
@@ -401,7 +409,7 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trial.json")
             command = [sys.executable, "-m", "ampc.run._trial", path, precision, str(steps), script, *args]
-            environment = {"PYTHONHASHSEED": "0", **os.environ}  # sets in the same order in every trial
+            environment = {**ALONE, "PYTHONHASHSEED": "0", **os.environ}  # sets in the same order in every trial
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
             if done.returncode:
                 raise RuntimeError(f"{script} failed in {precision} (exit status {done.returncode})\n{done.stderr.strip()}")
@@ -413,13 +421,13 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
     rows: Dict[str, Dict[str, Any]] = {}
     rounds: Dict[str, List[float]] = {}
 
-    def turns() -> Iterator[str]:
-        yield "float32"
+    def turns() -> Iterator[Tuple[str, int]]:
+        yield "float32", 1
         names = precisions(rows["float32"]["kind"])
-        yield from [*names[1:], *names * (ROUNDS - 1)]
+        yield from [(p, number) for number in range(1, ROUNDS + 1) for p in names][1:]
 
     expected = ROUNDS * len(precisions("cuda" if cuda.is_available() else "cpu"))
-    for p in Progress(turns(), "runs", expected, shown=somebody_watches(), name=str):
+    for p, _ in Progress(turns(), f"{script}, {steps} steps", expected, shown=progress or somebody_watches(), name=_in_turn):
         row = run(p)
         rows.setdefault(p, row)
         rounds.setdefault(p, []).append(row["seconds"])

@@ -16,18 +16,19 @@ import weakref
 from multiprocessing.connection import wait
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
-from .._callers import warn
+from .._callers import end_at_script, warn
 
 __all__ = ["ProcessContext", "ProcessExitedException", "ProcessException", "ProcessRaisedException", "SpawnContext", "spawn", "start_processes"]
 
 
 class _Spawned:
     """In a process that ``start_processes`` has started: how many these are, a folder that they share, which is removed after them, and what to call
-    when the function has raised an exception, and at the end. Python's own hooks are not called in such a process."""
+    when the function has raised an exception or has called ``sys.exit``, and at the end. Python's own hooks are not called in such a process."""
 
     folder: Optional[str] = None
     count = 0
     failed: Callable[[BaseException], Any] = staticmethod(lambda error: None)
+    exited: Callable[[Any], Any] = staticmethod(lambda code: None)
     ended: Callable[[], Any] = staticmethod(lambda: None)
 
 
@@ -84,9 +85,15 @@ def _wrap(fn: Callable[..., Any], i: int, args: Tuple[Any, ...], error_file: str
         fn(i, *args)
     except KeyboardInterrupt:  # the parent has it, too
         pass
+    except SystemExit as error:
+        spawned.exited(error.code)
+        raise
     except Exception as error:
+        end_at_script(error)
+        trace = error.__traceback__
+        trace = trace.tb_next or trace if trace is not None else None  # without this function
         with open(error_file, "w", encoding="utf-8", errors="backslashreplace") as f:
-            f.write(traceback.format_exc())
+            f.write("".join(traceback.format_exception(type(error), error, trace)))
         spawned.failed(error)
         sys.exit(1)
     finally:
@@ -167,11 +174,9 @@ class ProcessContext:
 
     def _cause(self, failed: List[int]) -> int:
         """The one of the failed processes whose failure came first: that of others may follow from it, as where ranks wait for each other."""
-        killed = [i for i in failed if self.processes[i].exitcode < 0]
-        told = sorted((os.stat(file).st_mtime_ns, i) for i, file in enumerate(self.error_files) if os.path.exists(file))
-        if killed or not told or not any(i == failed[0] for _, i in told):
-            return (killed or failed)[0]
-        return told[0][1]
+        told = {i: os.stat(file).st_mtime_ns for i, file in enumerate(self.error_files) if os.path.exists(file)}
+        by_itself = [i for i in failed if i not in told]  # killed, or by sys.exit
+        return by_itself[0] if by_itself else min(told, key=lambda i: (told[i], i))
 
 
 class SpawnContext(ProcessContext):

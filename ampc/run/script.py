@@ -26,7 +26,11 @@ def run(program: str, args: List[str], find: Callable[[str], Program] = programs
     except programs.NotFound as error:
         print(f"ampc run: {error}", file=sys.stderr)
         return error.status
-    except (SystemExit, KeyboardInterrupt):
+    except SystemExit as end:
+        if type(end) is SystemExit:
+            sys.exit(end.code)  # as whose status ampc.distributed tells it
+        raise
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
         error.__traceback__ = _from_program(error.__traceback__)

@@ -34,6 +34,7 @@ typedef struct {
     int spins;    /* looks before a thread sleeps */
     words kept[MOST_WORDS];
     int next_kept;
+    char within[TEXT_BYTES]; /* what operations are parts of, as who waits for them is told; or "" */
 } PyRanks;
 
 static PyObject *none(void) { return Py_NewRef(Py_None); }
@@ -76,6 +77,14 @@ static PyObject *end(PyObject *self, PyObject *unused) {
     return none();
 }
 
+/* within(text): operations are told as parts of this; of "" as themselves */
+static PyObject *within(PyObject *self, PyObject *text) {
+    const char *bytes = PyUnicode_AsUTF8(text);
+    if (!bytes) return NULL;
+    (void)strncpy(((PyRanks *)self)->within, bytes, TEXT_BYTES - 1);
+    return none();
+}
+
 /* number() -> the number of an operation that the script's thread queues elsewhere, as on a GPU */
 static PyObject *number(PyObject *self, PyObject *unused) {
     (void)unused;
@@ -104,13 +113,16 @@ typedef struct {
     PyThreadState *rests; /* while the GIL is given back */
 } running;
 
+/* What a call that runs at once is for who waits for it. */
+static const char *told(const running *c) { return *c->r->within ? c->r->within : c->words->text; }
+
 /* Asks the group while a rank waits; what it raises ends the wait. */
 static int ask(void *context) {
     const running *c = context;
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *answer = NULL;
     if (PyErr_CheckSignals() == 0)
-        answer = c->words ? PyObject_CallMethod(c->r->owner, "_wait", "sL", c->words->text, (long long)c->number)
+        answer = c->words ? PyObject_CallMethod(c->r->owner, "_wait", "sL", told(c), (long long)c->number)
                           : PyObject_CallMethod(c->r->owner, "_wait", NULL);
     int failed = answer ? 0 : -1;
     Py_XDECREF(answer);
@@ -129,10 +141,10 @@ static void lose(const running *c) {
     PyObject *kind, *error, *trace;
     PyErr_Fetch(&kind, &error, &trace);
     PyErr_NormalizeException(&kind, &error, &trace);
-    PyObject *told = c->words ? PyObject_CallMethod(c->r->owner, "_lose", "Os", error, c->words->text)
-                              : PyObject_CallMethod(c->r->owner, "_lose", "O", error);
-    if (!told) PyErr_Clear();
-    Py_XDECREF(told);
+    PyObject *answer = c->words ? PyObject_CallMethod(c->r->owner, "_lose", "Os", error, told(c))
+                                : PyObject_CallMethod(c->r->owner, "_lose", "O", error);
+    if (!answer) PyErr_Clear();
+    Py_XDECREF(answer);
     PyErr_Restore(kind, error, trace);
 }
 
@@ -247,7 +259,7 @@ static PyObject *run_at_once(running *c, ac_rank_call *call, int op, PyObject *o
     c->words = words_of(r, call, op, op_object);
     if (!c->words) return NULL;
     call->said = c->words->said;
-    memcpy(r->doing.buf, c->words->text, TEXT_BYTES);
+    memcpy(r->doing.buf, told(c), TEXT_BYTES);
     *(int64_t *)r->entered.buf = c->number;
     int result = run_in_memory(c, call, call->n * ac_itemsize(call->dtype));
     if (result < 0) return NULL;
@@ -368,6 +380,7 @@ static PyMethodDef methods[] = {{"share", share, METH_VARARGS, NULL},
                                 {"unshare", let_go, METH_NOARGS, NULL},
                                 {"give", give, METH_NOARGS, NULL},
                                 {"number", number, METH_NOARGS, NULL},
+                                {"within", within, METH_O, NULL},
                                 {"begin", begin, METH_NOARGS, NULL},
                                 {"end", end, METH_NOARGS, NULL},
                                 {"begin_here", py_begin_here, METH_NOARGS, NULL},

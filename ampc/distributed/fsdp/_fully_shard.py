@@ -17,7 +17,7 @@ from ..tensor._dtensor import DTensor
 from ..tensor.placement_types import Shard
 from ._group import ParameterGroup
 from ._parameter import SplitParameter, twins
-from ._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+from ._policies import MixedPrecisionPolicy, OffloadPolicy
 from ._schedule import State
 
 __all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method"]
@@ -43,15 +43,16 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
             from each other; it must divide the number of processes that rows are spread over. 1 means False, and all of them True.
         shard_placement_fn: for a parameter None or Shard(0), which mean the same; others are refused.
         mp_policy: dtypes, see MixedPrecisionPolicy.
-        offload_policy: OffloadPolicy(). CPUOffloadPolicy is refused.
+        offload_policy: CPUOffloadPolicy() keeps the shards of a GPU's parameters in the CPU's memory.
         ignored_params: parameters that stay whole, and whose gradients are not reduced.
 
-    The shards stay on the parameters' device. Those of a GPU travel by NCCL, on a stream of its own, where the group has it.
+    The shards stay on the parameters' device, unless ``offload_policy`` says otherwise. Values of a GPU travel by NCCL, on a
+    stream of its own, where the group has it.
 
     ValueError for parameters without dimensions, on 'meta' or several devices, or held by a module that another call has sharded, and for a number
     that does not divide; NotImplementedError for options that are not there; RuntimeError where the processes' modules differ."""
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
-    _check(modules, offload_policy)
+    _check(modules)
     found = _parameters(modules, ignored_params or set())
     _check_parameters(found, shard_placement_fn)
     mesh = init_device_mesh(found[0][1].device.type if found else "cpu", (get_world_size(),)) if mesh is None else mesh
@@ -59,7 +60,7 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
         raise ValueError(f"fully_shard: `mesh` must be a DeviceMesh of one or two dimensions, got {mesh!r}")
     reshard_after_forward, neighbours = _resharding(reshard_after_forward, mesh)
     _check_alike(found, mesh)
-    params = [SplitParameter(name, param, places, mesh, mp_policy.param_dtype) for name, param, places in found]
+    params = [SplitParameter(name, param, places, mesh, mp_policy.param_dtype, offload_policy) for name, param, places in found]
     group = ParameterGroup(params, mesh, mp_policy) if params else None
     if group is not None and neighbours:
         group.keep_near(neighbours)
@@ -88,7 +89,7 @@ def _resharding(value: Union[bool, int, None], mesh: DeviceMesh) -> Tuple[Option
     return value > 1, value if 1 < value < size else 0
 
 
-def _check(modules: List[Any], offload_policy: Any) -> None:
+def _check(modules: List[Any]) -> None:
     for one in modules:
         if not isinstance(one, Module):
             raise ValueError(f"fully_shard: expected a Module or a list of Modules, got {type(one).__name__}")
@@ -98,9 +99,6 @@ def _check(modules: List[Any], offload_policy: Any) -> None:
             raise ValueError(f"fully_shard: {type(one).__name__} is sharded already")
     if not modules:
         raise ValueError("fully_shard: the list of modules is empty")
-    if isinstance(offload_policy, CPUOffloadPolicy):
-        raise NotImplementedError("fully_shard: CPUOffloadPolicy moves shards from a GPU to the CPU, which is not there; leave `offload_policy` out, "
-                                  "and shards stay where the parameters are")
 
 
 Found = List[Tuple[str, Tensor, List[Tuple[Any, str]]]]

@@ -199,9 +199,9 @@ class ParameterGroup:
         self.drop()
 
 def _in_a_row(params: List[SplitParameter], parts: List[Tensor], times: int) -> Tensor:
-    """Parts of parameters in a row, each with zeros up to ``times`` shards."""
-    row, at = make.zeros(times * sum(param.width for param in params), dtype=params[0].dtype, device=parts[0].device), 0
+    """Parts of parameters in a row, where these compute, each with zeros up to ``times`` shards."""
+    row, at = make.zeros(times * sum(param.width for param in params), dtype=params[0].dtype, device=params[0].device), 0
     for param, part in zip(params, parts):
-        row[at:at + part.numel()].copy_(part.reshape(-1))
+        row[at:at + part.numel()].copy_(part.reshape(-1), non_blocking=True)
         at += times * param.width
     return row

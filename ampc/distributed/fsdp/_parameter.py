@@ -16,22 +16,25 @@ from ..groups import ProcessGroup, new_group
 from ..tensor import _over_ranks  # noqa: F401  which tells GradScaler and clipping of DTensors
 from ..tensor._dtensor import DTensor, ShardedParameter, part_of, span_of
 from ..tensor.placement_types import Replicate, Shard
+from ._policies import CPUOffloadPolicy, OffloadPolicy
 
 
 class SplitParameter:
-    """One parameter. ``places`` are the modules that hold it, with its names there; they hold ``shard``, or ``full`` while that exists.
+    """One parameter. ``places`` are the modules that hold it, with its names there; they hold ``shard``, or ``full`` while that exists. The device of
+    ``full`` is ``device``.
 
     Graphs keep ``full``, so it is one object for good. Its memory is taken from a gather, and given back."""
 
-    def __init__(self, name: str, param: Tensor, places: List[Tuple[Any, str]], mesh: DeviceMesh, dtype: Any) -> None:
-        self.name, self.places = name, places
+    def __init__(self, name: str, param: Tensor, places: List[Tuple[Any, str]], mesh: DeviceMesh, dtype: Any, offload: OffloadPolicy) -> None:
+        self.name, self.places, self.device = name, places, param.device
         placements = (Replicate(),) * (mesh.ndim - 1) + (Shard(0),)
         group = mesh.get_group(mesh.ndim - 1)
         self.group_size = group.size()
         self.each, self.begin, self.end = span_of(param.shape[0], group)
         self.width = self.each * math.prod(param.shape[1:])  # elements of a process' part in a message
-        self.shard: Any = ShardedParameter._made(part_of(param, mesh, placements), mesh, placements, param.shape, param.requires_grad)
-        self._place = param.dtype, param.device  # of the shard
+        own = _placed(part_of(param, mesh, placements), offload)
+        self.shard: Any = ShardedParameter._made(own, mesh, placements, param.shape, param.requires_grad)
+        self._place = self.shard.dtype, self.shard.device
         self.shape, self.dtype = tuple(param.shape), dtype if dtype is not None and param.is_floating_point() else param.dtype
         self._storage: Any = _C._storage_new(UntypedStorage, 0, number_of(param.device))
         first = make.empty(self.shape, dtype=self.dtype, device=param.device)
@@ -104,7 +107,7 @@ class SplitParameter:
     def take(self, part: Tensor) -> None:
         """Adds this process' part of the gradient to that of the shard."""
         local = self.shard.detach()
-        grad = part[:local.numel()].reshape(local.shape).to(local.dtype)
+        grad = part[:local.numel()].reshape(local.shape).to(device=local.device, dtype=local.dtype)
         if self.shard.grad is None:
             owned = grad.clone() if _C._same_storage(grad, part) else grad
             self.shard.grad = DTensor._made(owned, self.shard.device_mesh, self.shard.placements, self.shape)
@@ -112,6 +115,13 @@ class SplitParameter:
             self.shard.grad.detach().add_(grad)
         for hook in list(self.shard.__dict__.get("_after_reduction", {}).values()):
             hook(self.shard)
+
+
+def _placed(local: Tensor, offload: OffloadPolicy) -> Tensor:
+    """Rows where the policy has them."""
+    if not isinstance(offload, CPUOffloadPolicy):
+        return local
+    return local.cpu().pin_memory() if offload.pin_memory else local.cpu()
 
 
 def neighbours(group: ProcessGroup, count: int) -> ProcessGroup:

@@ -38,6 +38,12 @@ class OffloadPolicy:
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Shards in the CPU's memory, for parameters of a GPU. fully_shard refuses it: shards are where the parameters were."""
+    """Shards, their gradients and the optimizer's state are in the CPU's memory, where the optimizer steps; modules compute on the GPU that their
+    parameters were on. Rows are copied there before they are gathered, and gradients back when they have been reduced.
+
+    Fields:
+        pin_memory: shards are in page-locked memory, from which copies need not wait.
+
+    Source: torch.distributed.fsdp.CPUOffloadPolicy."""
 
     pin_memory: bool = True

@@ -9,19 +9,22 @@ from ... import _creation as make
 from ..._C import Tensor, is_grad_enabled
 from ...autograd.engine import call_after_backward, is_running
 from ...nn.parallel import _scalers
+from .._passes import Passes
 from ..collectives import all_reduce
 from ..device_mesh import DeviceMesh
 from ..reductions import ReduceOp
 from ..tensor._dtensor import DTensor, ShardedParameter, part_of
 from ._group import ParameterGroup
+from ._parameter import twins
 from ._policies import MixedPrecisionPolicy
 
 
 class Schedule:
     """The sharded modules of a model, in the order in which they were called in forward. All processes call them in the same order."""
 
-    def __init__(self, mesh: DeviceMesh) -> None:
+    def __init__(self, mesh: DeviceMesh, title: str) -> None:
         self.mesh, self.states = mesh, []  # type: DeviceMesh, List[State]
+        self._passes = Passes(title, [group for dim in range(mesh.ndim) for group in twins(mesh.get_group(dim))])
         self.order: List[State] = []  # of the forward pass that runs, or of the last
         self.last_order: List[State] = []  # of the one before
         self.outermost: Optional[State] = None  # whose forward runs
@@ -37,6 +40,7 @@ class Schedule:
             if self.in_backward:
                 self.forget()
             self.outermost, self.last_order, self.order = state, self.order, []
+            self._passes.begin_forward()
         self.order.append(state)
 
     def end_forward(self, state: State) -> None:
@@ -64,6 +68,7 @@ class Schedule:
         """A backward pass has come to a sharded module."""
         if not self.in_backward:
             self.in_backward = True
+            self._passes.begin_backward()
             call_after_backward(self.end_backward)
 
     def reduce(self, group: ParameterGroup) -> None:
@@ -87,7 +92,7 @@ class Schedule:
         """The scalers agree on what gradients do not show, see ``_scalers``."""
         facts = _scalers.facts()
         for dim in range(self.mesh.ndim):
-            group = self.mesh.get_group(dim)
+            group = twins(self.mesh.get_group(dim))[1]
             message = make.tensor(facts, dtype=_C.float64, device=group.device)
             all_reduce(message, ReduceOp.MAX, group)
             facts = message.tolist()
@@ -113,7 +118,7 @@ class State:
         self._to_run = {id(m) for m in modules}  # in this forward pass
         self._has_frozen = False
         self._expects = False  # a backward pass has come here, and its gradients have not left
-        self.schedule = Schedule(mesh)
+        self.schedule = Schedule(mesh, f"fully_shard({type(modules[0]).__name__})")
         for state in [*dict.fromkeys(inner), self]:
             state.schedule, state._is_outermost = self.schedule, state is self
             self.schedule.states.append(state)

@@ -228,9 +228,10 @@ def whole_of(local: Tensor, shape: Sequence[int], group: ProcessGroup) -> Tensor
     """The tensor of which each process of the group has some rows."""
     each, _, _ = span_of(shape[0], group)
     row = padded(local, each)
-    out = make.empty(row.numel() * group.size(), dtype=local.dtype, device=local.device)
+    row = row if row.is_cuda else row.to(group.device)  # by NCCL where the group has no other way
+    out = make.empty(row.numel() * group.size(), dtype=row.dtype, device=row.device)
     all_gather_into_tensor(out, row, group=group)
-    return out.reshape(each * group.size(), *shape[1:])[:shape[0]].clone()
+    return out.reshape(each * group.size(), *shape[1:])[:shape[0]].clone().to(local.device)
 
 
 def distribute_tensor(tensor: Tensor, device_mesh: DeviceMesh, placements: Optional[Sequence[Placement]] = None, *,

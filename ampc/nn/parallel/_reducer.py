@@ -8,6 +8,7 @@ from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
 from ...autograd.grad_mode import no_grad
+from ...distributed._passes import Passes
 from ...distributed.collectives import all_reduce
 from ...distributed.groups import ProcessGroup
 from ...distributed.reductions import ReduceOp
@@ -16,13 +17,14 @@ from ._buckets import Bucket, GradBucket, make_buckets
 
 
 class Reducer:
-    """Averages the gradients of ``parameters`` over the processes of ``group``, which is this reducer's alone.
+    """Averages the gradients of the parameters ``named`` over the processes of ``group``, which is this reducer's alone.
 
     A pass begins with the first gradient, and ends with the last: then the averages are in ``.grad``. Buckets leave in one order in all
-    processes. After the first pass they are made anew, in the order in which rank 0's gradients came."""
+    processes. After the first pass they are made anew, in the order in which rank 0's gradients came. ``title`` is what errors call it."""
 
-    def __init__(self, names: Sequence[str], parameters: Sequence[Tensor], group: ProcessGroup, limit: int, as_views: bool, rebuilds: bool) -> None:
-        self._names, self._parameters, self._group, self._limit = list(names), list(parameters), group, limit
+    def __init__(self, title: str, named: Sequence[Tuple[str, Tensor]], group: ProcessGroup, limit: int, as_views: bool, rebuilds: bool) -> None:
+        self.passes = Passes(title, [group], ", or train within `with model.join():`")
+        self._names, self._parameters, self._group, self._limit = [name for name, _ in named], [p for _, p in named], group, limit
         self._as_views, self._rebuilds = as_views, rebuilds
         self._order: List[int] = []  # of the gradients of this pass
         self._used: Set[int] = set()  # parameters with a gradient since the last average
@@ -33,8 +35,8 @@ class Reducer:
         self.averages = True  # False within no_sync
         self.divisor: Optional[float] = None  # of the sum of gradients, in place of the number of processes
         self.hook: Optional[Tuple[Any, Callable[..., Any]]] = None
-        self._set_buckets(range(len(parameters) - 1, -1, -1))
-        self._handles = [p.register_post_accumulate_grad_hook(self._hook_of(i)) for i, p in enumerate(parameters)]
+        self._set_buckets(range(len(named) - 1, -1, -1))
+        self._handles = [p.register_post_accumulate_grad_hook(self._hook_of(i)) for i, p in enumerate(self._parameters)]
         _scalers.begin()
 
     def _hook_of(self, number: int) -> Callable[[Tensor], None]:
@@ -60,6 +62,7 @@ class Reducer:
 
     def _ready(self, number: int) -> None:
         if not self._order:
+            self.passes.begin_backward()
             for other in sorted(self.unused - {number}):
                 self._fill(other)
         self._order.append(number)
@@ -123,6 +126,7 @@ class Reducer:
     def shadow(self) -> None:
         """Takes part in the others' pass with gradients of 0, and takes the averages."""
         self._has_gradients = False
+        self.passes.begin_backward()
         try:
             with no_grad():
                 for bucket in self._buckets:

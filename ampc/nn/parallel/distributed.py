@@ -91,7 +91,7 @@ class DistributedDataParallel(Module, Joinable):
         self._buffers_given = [b for name, b in module.named_buffers() if name not in ignored]
         limit = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MEGABYTE)
         searches = find_unused_parameters or static_graph
-        self.reducer = Reducer([name for name, _ in trained], [p for _, p in trained], self._twin, limit, gradient_as_bucket_view,
+        self.reducer = Reducer(f"DistributedDataParallel({type(module).__name__})", trained, self._twin, limit, gradient_as_bucket_view,
                                static_graph or not find_unused_parameters)
         self.reducer.finds_unused = searches
 
@@ -110,7 +110,10 @@ class DistributedDataParallel(Module, Joinable):
         averages = is_grad_enabled() and self.require_backward_grad_sync
         if averages:
             self.reducer.check_finished()
-        root = self._begin_joined(averages) if self._join_config.enable and is_grad_enabled() else 0
+        joined = self._join_config.enable and is_grad_enabled()
+        if joined or self._gives_buffers():
+            self.reducer.passes.begin_forward()
+        root = self._begin_joined(averages) if joined else 0
         if self._gives_buffers():
             with no_grad():
                 self._give(self._buffers_given, root)
@@ -205,6 +208,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def shadow(self) -> None:
         """Takes part in an iteration of ranks that have batches: in the message of buffers, and that of gradients."""
+        self.reducer.passes.begin_forward()
         with no_grad():
             root = self._highest(False) if self._gives_buffers() else None
             averages = self._agree_on_pass(False, False)
@@ -217,6 +221,7 @@ class DistributedDataParallel(Module, Joinable):
     def give_from_last(self, is_last: bool) -> None:
         """All ranks take the parameters and buffers of a rank that was among the last."""
         self.reducer.divisor = None
+        self._twin.within("the end of `with model.join():`")
         with no_grad():
             self._give(self._given, self._highest(is_last))
 
