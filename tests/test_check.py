@@ -1,5 +1,6 @@
 """ampc check: what it finds in the rules' pages and in scripts, what it leaves alone, and the command."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -79,6 +80,39 @@ for i, (x, y) in enumerate(batches):
 def test_accumulation(parts, rule, line):
     text = LOOP.format(**{"before": "pass", "within": "pass", "after": "pass", **parts})
     assert found(text) == ([(rule, line)] if rule else [])
+
+
+REGULAR = """
+for i, (x, y) in enumerate(batches):
+    optimizer.zero_grad()
+    scaler.scale(criterion(model(x), y)).backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    if i % 16 == 0:
+        optimizer.zero_grad()
+        scaler.scale(penalty(model, x)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+"""
+
+
+def test_a_second_step_at_times_is_no_accumulation():
+    """Regularisation every few iterations, beside a step in each."""
+    assert found(REGULAR) == []
+
+
+def test_a_layer_that_is_called_where_it_is_made():
+    text = "import torch\nfrom torch import nn\nx = torch.randn(4, 32)\nwith torch.autocast('cpu', dtype=torch.float16):\n" \
+           "    s = nn.Linear(32, 4)(x)\ns[s > 0] = -1e9\n"
+    assert found(text) == [("mask-beyond-half", 6)]
+
+
+def test_any_code_is_read_to_its_end():
+    """Files of the standard library as if they trained a model, so that every rule looks at them: the checker ends without an exception."""
+    for path in sorted(Path(ast.__file__).parent.glob("*.py"))[::10]:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        assert all(f.line > 0 for f in check_source(f"import torch\nscaler = torch.amp.GradScaler()\n{text}"))
 
 
 SWITCH = """

@@ -382,12 +382,59 @@ def test_a_state_that_lacks_something_is_an_error():
     half = adam.state_dict()
     half["state"][0] = {k: v for k, v in half["state"][0].items() if k != "exp_avg_sq"}
     before = p.tolist()
-    for saved in (half, sgd.state_dict()):
+    of_another = {**sgd.state_dict(), "param_groups": adam.state_dict()["param_groups"]}
+    for saved in (half, of_another):
         other = ampc.optim.Adam([p], lr=0.1)
         other.load_state_dict(saved)
         with pytest.raises(KeyError, match="lacks .*exp_avg_sq"):
             other.step()
     assert p.tolist() == before
+
+
+SMALL_RATE = {"lr": 1e-3}
+
+
+@pytest.mark.parametrize("name, of", [("AdamW", "SGD"), ("SGD", "AdamW"), ("RMSprop", "Adam"), ("LBFGS", "SGD"), ("Adadelta", "Adagrad")])
+def test_a_state_of_another_kind_of_optimizer_is_refused_when_it_is_loaded(torch, name, of):
+    """torch raises the same KeyError later, at the step. Nothing of the other's options is taken."""
+    p = ampc.ones(2, requires_grad=True)
+    opt = getattr(ampc.optim, name)([p], **SMALL_RATE)
+    saved = getattr(ampc.optim, of)([p], lr=0.5).state_dict()
+    lacking = opt.param_groups[0].keys() - saved["param_groups"][0].keys()
+    with pytest.raises(KeyError, match="lacks .*another kind of optimizer") as refused:
+        opt.load_state_dict(saved)
+    assert opt.param_groups[0]["lr"] == 1e-3
+
+    q = torch.ones(2, requires_grad=True)
+    theirs = getattr(torch.optim, name)([q], **SMALL_RATE)
+    theirs.load_state_dict(getattr(torch.optim, of)([q], lr=0.5).state_dict())
+    q.grad = torch.ones(2)
+    with pytest.raises(KeyError) as later:
+        theirs.step(lambda: q.sum())
+    assert later.value.args[0] in lacking and repr(later.value.args[0]) in refused.value.args[0]
+
+
+def test_a_checkpoint_of_an_older_version_loads():
+    """It lacks options that came later; a class of a script may fill in its own."""
+    p = ampc.ones(2, requires_grad=True)
+    for name in ("SGD", "Adam", "AdamW", "RMSprop", "NAdam", "Adagrad", "Adadelta", "Rprop"):
+        opt = getattr(ampc.optim, name)([p], lr=0.1)
+        saved = opt.state_dict()
+        for later in ("foreach", "capturable", "maximize", "differentiable", "fused", "decoupled_weight_decay", "rounding"):
+            saved["param_groups"][0].pop(later, None)
+        saved["param_groups"][0]["lr"] = 0.25
+        opt.load_state_dict(saved)
+        assert opt.param_groups[0]["lr"] == 0.25 and opt.param_groups[0]["maximize"] is False
+
+    class Mine(ampc.optim.Optimizer):
+        def __setstate__(self, state):
+            super().__setstate__(state)
+            for group in self.param_groups:
+                group.setdefault("factor", 2)
+
+    mine = Mine([p], {"lr": 0.1, "factor": 3})
+    mine.load_state_dict({"state": {}, "param_groups": [{"lr": 0.25, "params": [0]}]})
+    assert mine.param_groups[0]["lr"] == 0.25 and mine.param_groups[0]["factor"] == 3
 
 
 def test_a_loaded_state_has_the_dtype_of_a_fresh_one():

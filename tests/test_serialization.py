@@ -173,6 +173,29 @@ def test_map_location(where, tmp_path):
     assert got[0].tolist() == [0, 1, 2] and got[0].device.type == "cpu"
 
 
+@pytest.mark.skipif(ampc.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("format", ["ampc", "torch", "pickle"])
+@pytest.mark.parametrize("where", ["cuda", "cuda:1", ampc.device("cuda"), {"cpu": "cuda"}], ids=str)
+def test_a_file_is_not_damaged_where_there_is_no_gpu(where, format, tmp_path):
+    """A RuntimeError as torch's, which asks for the CPU."""
+    if format == "pickle":
+        ampc.save(nn.Linear(2, 2), tmp_path / "f")
+    else:
+        ampc.save({"a": ampc.ones(2)}, tmp_path / "f", format=format)
+    with pytest.raises(RuntimeError, match="deserialize .* CUDA device.*is_available.* is False.*map_location=.cpu") as told:
+        ampc.load(tmp_path / "f", map_location=where, weights_only=format != "pickle")
+    assert type(told.value) is RuntimeError and "damaged" not in str(told.value)
+
+
+@pytest.mark.skipif(ampc.cuda.is_available(), reason="there is a GPU")
+def test_load_without_a_gpu_as_torch(torch, tmp_path):
+    torch.save({"a": torch.ones(2)}, tmp_path / "f")
+    for T in (torch, ampc):
+        with pytest.raises(RuntimeError, match="deserialize .* CUDA device") as told:
+            T.load(tmp_path / "f", map_location="cuda")
+        assert type(told.value) is RuntimeError
+
+
 # -- torch's files -------------------------------------------------------------------------------------------------
 
 

@@ -120,7 +120,7 @@ def _tests(scope: Any, lines: Iterable[int]) -> List[str]:
 def accumulation(script: Script) -> Iterator[Found]:
     for events in script.scopes().values():
         for step in (e for e in events if e.kind == "scaler_step" and e.branches and e.loops):
-            if not any("%" in t for t in _tests(step.scope, dict(step.branches))):
+            if not any("%" in t for t in _tests(step.scope, dict(step.branches))) or _is_besides(step, events):
                 continue
             for e in events:
                 outside = e.loops == step.loops and len(e.branches) < len(step.branches)
@@ -130,6 +130,11 @@ def accumulation(script: Script) -> Iterator[Found]:
                 elif e.kind == "update" and outside:
                     yield ("mixed-scales", e.line, "scaler.update() is called for every micro-batch and may change the scale between "
                            "gradients that are added up", "move it into the branch of scaler.step()")
+
+
+def _is_besides(step: Event, events: List[Event]) -> bool:
+    """Whether every iteration has a step of its own, so that this one is not the only use of several gradients."""
+    return any(e.kind == "scaler_step" and e.loops == step.loops and set(e.branches) < set(step.branches) for e in events)
 
 
 @_rule

@@ -122,10 +122,9 @@ class Scope:
         full = self.script.full(node.func)
         if full.startswith("torch."):
             return node.args[0] if node.args else None
-        if isinstance(node.func, ast.Name) or full.split(".")[0] in self.script.imported.values():
+        if not isinstance(node.func, ast.Attribute) or full.split(".")[0] in self.script.imported.values():
             return None
-        operand: ast.expr = node.func.value  # type: ignore[attr-defined]
-        return None if self.is_foreign(operand) else operand
+        return None if self.is_foreign(node.func.value) else node.func.value
 
     def pair(self, node: Any, operator: type, *names: str) -> Optional[Tuple[ast.expr, ast.expr]]:
         """Both operands of x / y, x.div(y) or torch.div(x, y)."""

@@ -53,6 +53,9 @@ def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
 _PARTS = frozenset({"_can_zero", "_counts", "_fresh", "_notes", "_numbers", "_options", "_products", "_state_names", "_state_of", "_states",
                     "_step_group", "_update_rule", "param_groups", "state", "step_unless", "__getattribute__", "__setattr__"})
 _HALF = (_C.float16, _C.bfloat16)
+# What torch or ampc added to optimizers that existed before: checkpoints from then lack it, and the group's own value stays.
+_ADDED_LATER = frozenset({"amsgrad", "capturable", "centered", "decoupled_weight_decay", "differentiable", "foreach", "fused", "maximize", "nesterov",
+                          "rounding"})
 _KEPT = {"master": "master_param", "kahan": "compensation"}  # what a rounding keeps beside 16-bit parameters
 
 
@@ -260,12 +263,14 @@ class Optimizer(HasHooks):
         return self._passed_on(self._optimizer_state_dict_post_hooks, {"state": state, "param_groups": groups})
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Continues from a state_dict. ValueError when its groups do not fit."""
+        """Continues from a state_dict. ValueError when its groups do not fit; KeyError when they lack options that this optimizer needs, as those
+        of another kind of optimizer do. Options that old checkpoints lack, such as 'maximize', keep their values."""
         state_dict = self._passed_on(self._optimizer_load_state_dict_pre_hooks, dict(state_dict))
         saved = state_dict["param_groups"]
         sizes = [len(g["params"]) for g in saved], [len(g["params"]) for g in self.param_groups]
         if sizes[0] != sizes[1]:
             raise ValueError(f"load_state_dict: the saved groups have {sizes[0]} parameters, this optimizer's {sizes[1]}")
+        self._check_options_of(saved)
         by_number = {n: p for s, g in zip(saved, self.param_groups) for n, p in zip(s["params"], g["params"])}
         state: Dict[Any, Any] = defaultdict(dict)
         for n, values in state_dict["state"].items():
@@ -275,6 +280,16 @@ class Optimizer(HasHooks):
             g.update({k: deepcopy(v) for k, v in s.items() if k != "params"})
         self.state = state
         self._call_each(self._optimizer_load_state_dict_post_hooks)
+
+    def _check_options_of(self, saved: List[Dict[str, Any]]) -> None:
+        """KeyError naming the options that a saved group lacks."""
+        if type(self).__setstate__ is not Optimizer.__setstate__:
+            return  # a class of a script that fills in what its old checkpoints lack
+        for i, group in enumerate(saved):
+            lacking = sorted(self.defaults.keys() - group.keys() - _ADDED_LATER)
+            if lacking:
+                raise KeyError(f"{type(self).__name__}: group {i} of the state has the options {sorted(group.keys() - {'params'})} and lacks {lacking}; "
+                               f"it is of another kind of optimizer. Load a state that {type(self).__name__} saved, or start without one")
 
     def __getstate__(self) -> Dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}

@@ -62,7 +62,11 @@ class Mapper:
             found = device(name)
             if found.type != "cpu" and (found.index or 0) >= _C._cuda_count():
                 return t
-        return t.to(found)
+        try:
+            return t.to(found)
+        except _C.NoGPU as error:
+            raise RuntimeError(f"load: map_location asks to deserialize a tensor on the CUDA device '{found}', and cuda.is_available() is False; pass "
+                               "map_location=\"cpu\"") from error
 
 
 def check_reach(t: Tensor, path: str) -> None:
