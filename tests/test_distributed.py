@@ -219,6 +219,8 @@ MEETS_LATE = """
 import os, sys, time
 from datetime import timedelta
 import ampc.distributed as dist
+from ampc.distributed import _arrival
+_arrival.LEAST = {2}
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 print(os.environ["PMIX_SERVER_TMPDIR"], flush=True)
 for time_of_call in range({1}):
@@ -226,15 +228,16 @@ for time_of_call in range({1}):
     dist.destroy_process_group()
 if rank == 1:
     {0}
-dist.init_process_group(timeout=timedelta(seconds=3))
+dist.init_process_group(timeout=timedelta(seconds=1))
 """
 
 
 @pytest.mark.skipif(not launch.is_open_mpi(launch.mpiexec()), reason="needs a launcher that has a folder for its processes")
-@pytest.mark.parametrize("what, calls, text", [("time.sleep(30)", 0, "rank 1 has not called it within 3 s"), ("time.sleep(30)", 1, "rank 1 has not called it within 3 s"),
-                                               ("sys.exit()", 0, "rank 1 has ended without calling it")], ids=["late", "again", "ended"])
-def test_a_rank_that_does_not_call_init_process_group(tmp_path, what, calls, text):
-    (tmp_path / "train.py").write_text(MEETS_LATE.format(what, calls))
+@pytest.mark.parametrize("what, calls, least, text", [
+    ("time.sleep(30)", 0, 5, "rank 1 has not called it within 5 s"), ("time.sleep(30)", 1, 5, "rank 1 has not called it within 5 s"),
+    ("sys.exit()", 0, 20, "rank 1 has ended without calling it")], ids=["late", "again", "ended"])
+def test_a_rank_that_does_not_call_init_process_group(tmp_path, what, calls, least, text):
+    (tmp_path / "train.py").write_text(MEETS_LATE.format(what, calls, least))
     done = start(3, tmp_path / "train.py", timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
     assert done.returncode != 0 and f"DistNetworkError: init_process_group: {text}" in done.stderr, done.stderr
     assert not os.path.exists(done.stdout.split()[0])  # the launcher's folder with the files

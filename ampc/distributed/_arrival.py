@@ -15,12 +15,14 @@ from .errors import DistNetworkError
 FOLDER, JOB = "PMIX_SERVER_TMPDIR", "PMIX_NAMESPACE"  # variables of Open MPI's launcher
 LOCAL_RANK, LOCAL_SIZE, SIZE = "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"
 PAUSE, LOOK = 0.005, 1.0  # seconds between two looks for files, and for processes
+LEAST = 10.0  # seconds that processes may take to start, whatever an operation may take
 _calls = itertools.count()
 
 
 def meet(seconds: float) -> None:
-    """Waits until all processes of this host have come. DistNetworkError that names those which have ended, or are not here within ``seconds``.
-    Without Open MPI's launcher nothing is done."""
+    """Waits until all processes of this host have come. DistNetworkError that names those which have ended, or are not here within ``seconds``, or
+    LEAST. Without Open MPI's launcher nothing is done."""
+    seconds = max(seconds, LEAST)
     if not all(name in os.environ for name in (FOLDER, JOB, LOCAL_RANK, LOCAL_SIZE, SIZE)):
         return
     name = os.path.join(os.environ[FOLDER], f"ampc.{os.environ[JOB]}.{next(_calls)}.")

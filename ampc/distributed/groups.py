@@ -372,7 +372,8 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
         group_name, pg_options: torch's, of no effect here.
 
     ValueError when called twice, for another backend or method, or with a ``store``; RuntimeError where MPI has started another number of
-    processes, or NCCL is not found; DistNetworkError without mpi4py, or where processes do not come to MASTER_ADDR in time."""
+    processes, or NCCL is not found; DistNetworkError without mpi4py, or where processes do not come in time: to MASTER_ADDR, or
+    under Open MPI's launcher on one host."""
     _ends.listen_to_errors()
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
