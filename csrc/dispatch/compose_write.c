@@ -57,18 +57,25 @@ static int check_slices(T x, T index, T source, int64_t dim) {
                    given);
 }
 
+/* Indices below 0 do not count from the end: where nothing waits for a GPU to look, they move beyond what would. */
+static T from_the_start(ac_scratch *s, T index, int64_t n) {
+    if (!index || ac_device_of(index) == AC_CPU) return index;
+    return WHERE(BIN(lt, index, NUM(0)), PLUS(index, -(double)n), index);
+}
+
 COMPOSE(index_copy) {
     ATTRS(index_dim);
     T x = in[0], index = in[1], source = in[2], all[AC_MAX_DIMS + 2], out[AC_MAX_OUT] = {NULL};
     int64_t dim = a->dim;
     NEED(ac_dim_wrap(&dim, x->ndim, "index_copy"));
     NEED(check_slices(x, index, source, dim));
-    NEED(check_range(s, index, 0, x->ndim ? x->shape[dim] : 1, "index_copy"));
+    int64_t size = x->ndim ? x->shape[dim] : 1;
+    NEED(check_range(s, index, 0, size, "index_copy"));
     ac_dims shape = ac_shape_of(x);
     int n = (int)dim;
     all[0] = x->ndim ? x : ac_c_flat(s, x);
     for (int d = 0; d < n; d++) all[1 + d] = ABSENT;
-    all[1 + n] = ac_c_flat(s, index);
+    all[1 + n] = from_the_start(s, ac_c_flat(s, index), size);
     all[2 + n] = x->ndim > 1 ? source : ac_c_flat(s, source);
     ac_attrs_accumulate over = {0};
     if (ac_c_call_many(s, AC_OP_index_put, &over, all, n + 3, out) < 0) return NULL;
@@ -87,8 +94,7 @@ static T named(ac_scratch *s, T x, T index, int64_t dim) {
     ac_device device = ac_device_of(x);
     ac_attrs_index_dim first = {0};
     ac_dims line = {1, {n}}, each = {1, {index->numel}}, shape = {.n = x->ndim};
-    T at = ac_c_flat(s, WHERE(BIN(lt, index, NUM(0)), PLUS(index, (double)n), index));
-    T met = ac_c_call(s, AC_OP_scatter_add, &first, 3, ac_c_full(s, &line, 0, AC_int64, device), at,
+    T met = ac_c_call(s, AC_OP_scatter_add, &first, 3, ac_c_full(s, &line, 0, AC_int64, device), ac_c_flat(s, index),
                       ac_c_full(s, &each, 1, AC_int64, device));
     for (int d = 0; d < x->ndim; d++) shape.v[d] = d == dim ? n : 1;
     return ac_c_reshape(s, BIN(ne, met, NUM(0)), &shape);
