@@ -1,5 +1,6 @@
 """Windows and planes: convolution, pooling, resampling, normalisation over channels, attention, in any geometry and layout."""
 
+import contextlib
 import math
 import subprocess
 import sys
@@ -414,6 +415,17 @@ def test_scores_of_minus_infinity_alone_weigh_nothing(torch, way, cause, dtype):
     for got, want in zip(ours, theirs):
         got, want = (t.detach().cpu().double().numpy() for t in (got, want))
         np.testing.assert_allclose(got, want, rtol=0, atol=32 * eps * max(1, np.nanmax(abs(want), initial=0)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("of_mask", ["uint8", "int64", "bool"])
+def test_masks_of_integers_are_refused(torch, of_mask, dropout, dtype):
+    """As in torch: they could mean numbers that are added, or truth."""
+    for lib in (torch, ampc):
+        x, mask = lib.ones(1, 2, 8, dtype=getattr(lib, dtype)), lib.ones(2, 2, dtype=getattr(lib, of_mask))
+        with pytest.raises(RuntimeError, match="attn_mask.* bool") if of_mask != "bool" else contextlib.nullcontext():
+            lib.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask, dropout_p=dropout)
 
 
 @pytest.mark.parametrize("nd", [2, 3])

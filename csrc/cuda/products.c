@@ -309,7 +309,7 @@ static int product(const ac_run *r, ac_tensor *a, ac_tensor *b, int b_lane, int 
     int64_t n = b->shape[b_lane], k = a->shape[a->ndim - 1], m = a->shape[a->ndim - 2];
     int64_t batch = a->ndim > 2 ? a->shape[0] : 1;
     if (out->numel == 0) return 0;
-    if (!ac_is_floating(out->dtype)) return integer_product(r, a, b, b_lane, b_k, bias);
+    if (!ac_is_floating(a->dtype)) return integer_product(r, a, b, b_lane, b_k, bias);
     if (k == 0) return r->add ? 0 : clear_output(r, bias);
     request q = {.run = r, .panels = r->panels, .b_lane = b_lane, .b_k = b_k, .m = m, .n = n, .k = k, .batch = batch};
     q.type = out->dtype == AC_float64 || a->dtype == AC_float64 ? AC_float64 : r->compute;

@@ -525,6 +525,11 @@ static int check_attention(const ac_tensor *q, const ac_tensor *k, const ac_tens
 }
 
 static int check_mask(const ac_tensor *mask, const ac_tensor *q, const ac_tensor *k) {
+    if (mask->dtype != AC_bool && !ac_is_floating(mask->dtype))
+        return ac_fail(AC_RUNTIME,
+                       "scaled_dot_product_attention: `attn_mask` must be bool, True where a query looks, or floating "
+                       "point, which is added to the scores; got %s: convert it with .bool() or .to(query.dtype)",
+                       ac_dtypes[mask->dtype].name);
     int64_t keys = k->shape[k->ndim - 2], queries = q->shape[q->ndim - 2];
     bool fits = true;
     for (int d = 1; fits && d <= mask->ndim; d++) {
