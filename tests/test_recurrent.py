@@ -165,6 +165,15 @@ WRONG = [
 ]
 
 
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16], ids=str)
+@pytest.mark.parametrize("what", ["RNN(6, 16)", "LSTM(6, 16, 2, bidirectional=True)", "GRU(6, 7)"])
+def test_an_empty_batch_trains_nothing(what, dtype):
+    m, x = eval("nn." + what, {"nn": nn}).to(dtype), ampc.ones(3, 0, 6, dtype=dtype, requires_grad=True)
+    y, last = m(x)
+    sum(t.sum() for t in (y, *(last if isinstance(last, tuple) else [last]))).backward()
+    assert y.shape[:2] == (3, 0) and x.grad.shape == x.shape and all(not p.grad.any() for p in m.parameters())
+
+
 @pytest.mark.parametrize(("call", "error", "text"), WRONG)
 def test_bad_input(call, error, text):
     with pytest.raises(error, match=text):

@@ -417,6 +417,31 @@ def test_scores_of_minus_infinity_alone_weigh_nothing(torch, way, cause, dtype):
         np.testing.assert_allclose(got, want, rtol=0, atol=32 * eps * max(1, np.nanmax(abs(want), initial=0)))
 
 
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16], ids=str)
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("lead, queries, keys", [((0,), 3, 4), ((2, 0), 3, 4), ((2,), 0, 4), ((2,), 3, 0)])
+def test_attention_of_nothing_has_gradients_of_nothing(lead, queries, keys, dropout, dtype):
+    """Also where the result's gradient is one number for all of its values, as a sum's is, or every other column of a tensor."""
+    for slope_of in (lambda y: ampc.ones_like(y)[..., :1].expand(y.shape), lambda y: ampc.ones(*y.shape[:-1], 2 * y.shape[-1], dtype=dtype)[..., ::2]):
+        leaves = [ampc.ones(*lead, n, 8, dtype=dtype).requires_grad_() for n in (queries, keys, keys)]
+        y = ampc.nn.functional.scaled_dot_product_attention(*leaves, dropout_p=dropout)
+        assert y.shape == (*lead, queries, 8) and not y.any()
+        for leaf, slope in zip(leaves, ampc.autograd.grad(y, leaves, slope_of(y))):
+            assert slope.shape == leaf.shape and not slope.any()
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16], ids=str)
+def test_second_derivatives_with_a_mask_of_a_wider_dtype(dtype):
+    q, k, v = (ampc.tensor(real(2, n, 8)).to(dtype).requires_grad_() for n in (3, 4, 4))
+    mask = ampc.tensor(real(3, 4))
+    found = []
+    for given in (mask, mask.to(ampc.float32)):
+        first = ampc.autograd.grad(ampc.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=given).sum(), [q, k], create_graph=True)
+        found.append([*first, *ampc.autograd.grad(sum(t.square().sum() for t in first), [q, k, v])])
+    for got, want in zip(*found):
+        assert got.dtype is dtype and (got - want).abs().max().item() <= 8 * ampc.finfo(dtype).eps * max(1.0, want.abs().max().item())
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("of_mask", ["uint8", "int64", "bool"])

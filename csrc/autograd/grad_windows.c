@@ -199,7 +199,9 @@ static T attention_weights(ac_formula *c, const ac_attrs_flash_attention *a, T q
         scores = WHERE(BIN(ge, row, ac_c_arange(s, scores->shape[last], d)), scores, NUM(-INFINITY));
     }
     T mask = MAYBE(3);
-    if (ac_c_has(mask)) scores = mask->dtype == AC_bool ? WHERE(mask, scores, NUM(-INFINITY)) : ADD(scores, mask);
+    bool keeps = ac_c_has(mask) && mask->dtype == AC_bool;
+    if (keeps) scores = WHERE(mask, scores, NUM(-INFINITY));
+    else if (ac_c_has(mask)) scores = ADD(scores, ac_c_cast(s, mask, scores->dtype));
     ac_attrs_softmax along = {-1, AC_NO_DTYPE};
     return ac_c_call(s, AC_OP_safe_softmax, &along, 1, scores);
 }

@@ -16,7 +16,7 @@ static int same_lead(const ac_infer *i, int first, int other) {
 
 static int need_dense_rows(const ac_infer *i, int input) {
     const ac_tensor *x = i->in[input];
-    if (x->shape[x->ndim - 1] <= 1 || x->strides[x->ndim - 1] == 1) return 0;
+    if (x->numel == 0 || x->shape[x->ndim - 1] == 1 || x->strides[x->ndim - 1] == 1) return 0;
     return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous in its last dimension", i->info->shown,
                    ac_input_name(i, input));
 }
