@@ -16,8 +16,8 @@ NUMBERS = [1.0, -7.0, 7.0, -1.0, 0.0, -0.0, INF, -INF, NAN, 5.5, -5.5, 0.1, 0.3,
 FLOATS = ["float64", "float32", "float16", "bfloat16"]
 
 
-def same(call: Callable[[Any], Any]) -> None:
-    """Both libraries give the same values, signs of 0 and nan too, in the same dtype, or raise the same type."""
+def same(call: Callable[[Any], Any], rtol: float = 0.0) -> None:
+    """Both libraries give the same values (up to ``rtol``), signs of 0 and nan too, in the same dtype, or raise the same type."""
     torch = pytest.importorskip("torch")
 
     def run(lib: Any) -> Any:
@@ -34,7 +34,7 @@ def same(call: Callable[[Any], Any]) -> None:
     else:
         assert not isinstance(ours, type), ours
         assert ours[1] == theirs[1]
-        np.testing.assert_array_equal(ours[0], theirs[0])
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=rtol, atol=0)
         assert np.array_equal(np.signbit(ours[0][ours[0] == 0]), np.signbit(theirs[0][theirs[0] == 0]))
 
 
@@ -355,7 +355,8 @@ def test_casts_of_what_an_integer_cannot_hold(to, dtype, n):
     lambda F, x, b: F.margin_ranking_loss(x.flip(0), x, x * 0 + 1, margin=1.0, reduction="none"),  # a margin is floating point: nothing wraps
     lambda F, x, b: F.margin_ranking_loss(x.flip(0), x, x * 0 + 1, margin=2.5, reduction="none")])
 def test_layers_of_integers(call, dtype):
-    same(lambda lib: call(lib.nn.functional, lib.tensor([[5, 1, 6], [4, 2, 9]], dtype=getattr(lib, dtype)), lib.tensor([200, 3]).to(getattr(lib, dtype))))
+    same(lambda lib: call(lib.nn.functional, lib.tensor([[5, 1, 6], [4, 2, 9]], dtype=getattr(lib, dtype)), lib.tensor([200, 3]).to(getattr(lib, dtype))),
+         rtol=4 * np.finfo(np.float32).eps)  # tanh ends in another bit on a GPU
 
 
 @pytest.mark.parametrize("left, right", [((2, 1), (1, 1)), ((3, 2, 1), (3, 1, 1)), ((3, 2, 1), (2, 1)), ((2, 1), (2, 1)), ((1,), (1,))])
