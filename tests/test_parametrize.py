@@ -38,20 +38,20 @@ def test_norms(torch, what, shape, norm):
     for training in (True, True, False):
         mine.train(training), theirs.train(training)
         got, want = mine(ampc.tensor(x)), theirs(torch.tensor(x))
-        assert np.allclose(got.numpy(force=True), want.detach().numpy(), rtol=1e-9, atol=1e-12)
+        assert np.allclose(got.numpy(force=True), want.numpy(force=True), rtol=1e-9, atol=1e-12)
         mine.zero_grad(), theirs.zero_grad()
         (got**2).sum().backward(), (want**2).sum().backward()
         for (n, p), (m, q) in zip(sorted(mine.named_parameters()), sorted(theirs.named_parameters())):
-            assert n == m and np.allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-7, atol=1e-9)
+            assert n == m and np.allclose(p.grad.numpy(force=True), q.grad.numpy(force=True), rtol=1e-7, atol=1e-9)
     for (n, v), (m, w) in zip(sorted(mine.state_dict().items()), sorted(theirs.state_dict().items())):
-        assert n == m and np.allclose(v.numpy(force=True), w.numpy(), rtol=1e-9, atol=1e-12)
+        assert n == m and np.allclose(v.numpy(force=True), w.numpy(force=True), rtol=1e-9, atol=1e-12)
     before = mine(ampc.tensor(x)).detach()
     if norm.startswith("parametrizations"):
         parametrize.remove_parametrizations(mine, "weight")
     else:
         find(ampc, "remove_" + norm)(mine)
     assert type(mine).__name__ == what.split("(")[0] and isinstance(mine.weight, nn.Parameter)
-    assert np.allclose(mine(ampc.tensor(x)).numpy(force=True), before.numpy(), rtol=1e-12)
+    assert np.allclose(mine(ampc.tensor(x)).numpy(force=True), before.numpy(force=True), rtol=1e-12)
     assert {n for n, _ in mine.named_parameters()} == {"weight", "bias"}
 
 
@@ -139,7 +139,7 @@ def test_orthogonal(torch, what, shape, how, trivial):
     for library, module in ((ampc, mine), (torch, theirs)):
         assert library.nn.utils.parametrizations.orthogonal(module, orthogonal_map=how, use_trivialization=trivial) is module
     if not trivial:  # else the other columns of the base are drawn
-        np.testing.assert_allclose(mine.weight.detach().numpy(), theirs.weight.detach().numpy(), rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(mine.weight.numpy(force=True), theirs.weight.numpy(force=True), rtol=1e-7, atol=1e-9)
     same_state(torch, mine, theirs)
     x = np.random.default_rng(4).standard_normal(shape)
     steps = [library.optim.SGD(module.parameters(), lr=0.1) for library, module in ((ampc, mine), (torch, theirs))]
@@ -150,13 +150,13 @@ def test_orthogonal(torch, what, shape, how, trivial):
             loss.backward()
             step.step()
         np.testing.assert_allclose(got.item(), want.item(), rtol=1e-8)
-    w = mine.weight.detach().numpy()
+    w = mine.weight.numpy(force=True)
     np.testing.assert_allclose(w @ w.T if what == "Linear(5, 4)" else w.T @ w, np.eye(4), atol=1e-9)
     value = np.linalg.qr(np.random.default_rng(5).standard_normal((5, 5)))[0][:w.shape[0], :w.shape[1]]
     value = np.linalg.qr(value)[0] if w.shape[0] >= w.shape[1] else np.linalg.qr(value.T)[0].T
     if assignable:
         mine.weight = ampc.tensor(value)
-        np.testing.assert_allclose(mine.weight.detach().numpy(), value, atol=1e-9)
+        np.testing.assert_allclose(mine.weight.numpy(force=True), value, atol=1e-9)
     else:
         for library, module in ((ampc, mine), (torch, theirs)):
             with pytest.raises(NotImplementedError):
