@@ -87,7 +87,7 @@ def made(T, name, dtype="float64", grad=False):
 
 def same(a, b, rtol=1e-9, atol=1e-11):
     assert tuple(a.shape) == tuple(b.shape)
-    assert np.allclose(a.double().numpy(force=True), b.double().detach().numpy(), rtol=rtol, atol=atol, equal_nan=True), f"{a} {b}"
+    assert np.allclose(a.double().numpy(force=True), b.double().numpy(force=True), rtol=rtol, atol=atol, equal_nan=True), f"{a} {b}"
 
 
 def outcome(f):

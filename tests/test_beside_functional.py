@@ -4,17 +4,22 @@ import itertools
 
 import numpy as np
 import pytest
+from where import DEVICE
 
 import ampc
 
 torch = pytest.importorskip("torch")
 
 
+def ours_of(t):
+    return ampc.from_dlpack(t.clone()).to(DEVICE)
+
+
 def both(*shapes, kind="randn", dtype="float64"):
     """The same numbers in both libraries, and in every run."""
     torch.manual_seed(len(shapes))
     drawn = [getattr(torch, kind)(*shape).to(getattr(torch, dtype)) for shape in shapes]
-    return drawn, [ampc.from_dlpack(t.clone()) for t in drawn]
+    return drawn, [ours_of(t) for t in drawn]
 
 
 def same(ours, theirs, rtol=1e-6):
@@ -200,7 +205,7 @@ def test_recurrent_layers_with_lists_of_weights(cell, layers, both_ways, biases,
     more = {"proj_size": projected} if projected else {}
     module = kind(3, 4, layers, bias=biases, bidirectional=both_ways, dtype=torch.float64, **more)
     params = [p.detach() for p in module.parameters()]
-    mine = [ampc.from_dlpack(p.clone()) for p in params]
+    mine = [ours_of(p) for p in params]
     (x, h, c), (a, b, d) = both((5, 2, 3), (layers * (1 + both_ways), 2, projected or 4), (layers * (1 + both_ways), 2, 4))
     hx, my_hx = ((h, c), (b, d)) if cell == "lstm" else (h, b)
     for turned in (False, True):
@@ -209,7 +214,7 @@ def test_recurrent_layers_with_lists_of_weights(cell, layers, both_ways, biases,
         same(getattr(ampc, cell)(a.transpose(0, 1) if turned else a, my_hx, mine, *arguments), theirs)
     data, sizes = x.reshape(10, 3)[:7], [2, 2, 2, 1]
     theirs = getattr(torch, cell)(data, torch.tensor(sizes), hx, params, biases, layers, 0.0, False, both_ways)
-    same(getattr(ampc, cell)(ampc.from_dlpack(data.clone()), ampc.tensor(sizes), my_hx, mine, biases, layers, 0.0, False, both_ways), theirs)
+    same(getattr(ampc, cell)(ours_of(data), ampc.tensor(sizes, device="cpu"), my_hx, mine, biases, layers, 0.0, False, both_ways), theirs)
     with pytest.raises(RuntimeError, match="do not fit"):
         getattr(ampc, cell)(a, my_hx, mine[:-1], biases, layers, 0.0, False, both_ways, False)
 

@@ -20,7 +20,7 @@ def test_as_torch(torch, name):
         if want is not NotImplementedError and (name, what) not in OTHER:
             same(got, want, *ROUGH.get(name, ()))
     x = values(torch, theirs)
-    y = ampc.tensor(x.numpy())
+    y = ampc.tensor(x.numpy(force=True))
     assert bool(mine.support.check(y).all())
     same(mine.log_prob(y), theirs.log_prob(x), *ROUGH.get(name, ()))
     for what in ("cdf", "entropy"):
@@ -44,7 +44,7 @@ def test_gradients(torch, name):
     x = values(torch, theirs)
     given = []
     for T, d, at in ((ampc, mine, leaves), (torch, theirs, others)):
-        v = T.tensor(x.numpy())
+        v = T.tensor(x.numpy(force=True))
         if v.dtype == T.float64 and not d.support.is_discrete:
             v.requires_grad_()
         total = d.log_prob(v).sum()
@@ -68,7 +68,7 @@ def test_expand(torch, name):
     wide, wide_theirs = mine.expand(shape), theirs.expand(shape)
     assert type(wide) is type(mine) and tuple(wide.batch_shape) == shape and tuple(wide.event_shape) == tuple(theirs.event_shape)
     x = values(torch, wide_theirs)
-    same(wide.log_prob(ampc.tensor(x.numpy())), wide_theirs.log_prob(x), *ROUGH.get(name, ()))
+    same(wide.log_prob(ampc.tensor(x.numpy(force=True))), wide_theirs.log_prob(x), *ROUGH.get(name, ()))
     assert tuple(wide.sample((3,)).shape) == tuple(wide_theirs.sample((3,)).shape) and tuple(mine.batch_shape) == shape[1:]
     assert tuple(mine.expand(shape).expand((4, *shape)).sample().shape) == (4, *shape, *theirs.event_shape)
 
@@ -192,7 +192,7 @@ def test_narrow_dtypes(name, dtype):
     want._validate_args = False
     got = d.log_prob(y)
     if dtype == "float32":
-        assert got.dtype == narrow and np.allclose(got.double().numpy(), want.log_prob(y if y.dtype == ampc.int64 else y.double()).numpy(), rtol=300 * eps, atol=300 * eps)
+        assert got.dtype == narrow and np.allclose(got.double().numpy(force=True), want.log_prob(y if y.dtype == ampc.int64 else y.double()).numpy(force=True), rtol=300 * eps, atol=300 * eps)
     drawn = d.sample((3,))
     assert drawn.dtype in (narrow, ampc.int64) and not bool(drawn.isnan().any())
     with ampc.autocast("cpu", dtype=ampc.bfloat16):
@@ -226,8 +226,8 @@ def test_what_wraps_others(torch):
         same(getattr(low, what), getattr(low_torch, what))
     g, g_torch = (made(T, "GeneralizedPareto")[0] for T in (ampc, torch))
     x = values(torch, g_torch)
-    same(g.log_survival_function(ampc.tensor(x.numpy())), g_torch.log_survival_function(x))
-    same(g.log_cdf(ampc.tensor(x.numpy())), g_torch.log_cdf(x))
+    same(g.log_survival_function(ampc.tensor(x.numpy(force=True))), g_torch.log_survival_function(x))
+    same(g.log_cdf(ampc.tensor(x.numpy(force=True))), g_torch.log_cdf(x))
     with pytest.raises(NotImplementedError, match="Beta and Gumbel"):
         D.kl_divergence(D.Beta(1.0, 2.0), D.Gumbel(0.0, 1.0))
 
@@ -246,7 +246,7 @@ def test_small_shapes_do_not_underflow():
     ampc.manual_seed(6)
     for dtype in (ampc.float32, ampc.float64):
         x = D.Dirichlet(ampc.full((500, 3), 1e-3, dtype=dtype)).sample()
-        assert bool((x > 0).all()) and np.allclose(x.sum(-1).numpy(), 1, atol=1e-6)
+        assert bool((x > 0).all()) and np.allclose(x.sum(-1).numpy(force=True), 1, atol=1e-6)
         a = ampc.full((500,), 1e-3, dtype=dtype, requires_grad=True)
         D.Gamma(a, 1.0).rsample().sum().backward()
         assert bool(a.grad.isfinite().all())

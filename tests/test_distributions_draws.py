@@ -30,7 +30,7 @@ def grid_cdf(d, x):
     """Of a density without a cdf, from 4,000 trapezoids a draw's range, in the middle of which most lies."""
     low, high = x.min(0), x.max(0)
     at = low + (high - low) * np.linspace(0, 1, 4001).reshape(-1, *([1] * (x.ndim - 1))) ** 3
-    density = np.exp(d.log_prob(ampc.tensor(at)).numpy())
+    density = np.exp(d.log_prob(ampc.tensor(at)).numpy(force=True))
     areas = np.concatenate([np.zeros_like(low)[None], np.cumsum(0.5 * (density[1:] + density[:-1]) * np.diff(at, axis=0), 0)])
     return at, areas
 
@@ -41,7 +41,7 @@ def test_draws_follow_the_cdf(name):
     d = made(ampc, name)[0]
     x = d.sample((COUNT,))
     assert not x.requires_grad and bool(d.support.check(x).all())
-    below = d.cdf(x).numpy().reshape(COUNT, -1)
+    below = d.cdf(x).numpy(force=True).reshape(COUNT, -1)
     assert max(kolmogorov(below[:, i]) for i in range(below.shape[1])) < FARTHEST
 
 
@@ -55,13 +55,13 @@ def test_draws_without_a_cdf():
     """By what they are made of: t and F through a beta variate, whose distribution function is integrated; angles by theirs."""
     ampc.manual_seed(12)
     df, a, b, n = 4.0, 2.0, 3.0, 2000
-    t = D.StudentT(ampc.tensor(df)).sample((n,)).numpy()
+    t = D.StudentT(ampc.tensor(df)).sample((n,)).numpy(force=True)
     assert kolmogorov(0.5 + 0.5 * np.sign(t) * (1 - beta_cdf(df / 2, 0.5 + 1e-12, df / (df + t**2)))) < FARTHEST
-    f = D.FisherSnedecor(ampc.tensor(2 * a), ampc.tensor(2 * b)).sample((n,)).numpy()
+    f = D.FisherSnedecor(ampc.tensor(2 * a), ampc.tensor(2 * b)).sample((n,)).numpy(force=True)
     assert kolmogorov(beta_cdf(a, b, a * f / (a * f + b))) < FARTHEST
-    assert kolmogorov(beta_cdf(a, b, D.Beta(ampc.tensor(a), ampc.tensor(b)).sample((n,)).numpy())) < FARTHEST
+    assert kolmogorov(beta_cdf(a, b, D.Beta(ampc.tensor(a), ampc.tensor(b)).sample((n,)).numpy(force=True))) < FARTHEST
     for k in (0.01, 2.0, 50.0):
-        x = D.VonMises(ampc.tensor(0.0), ampc.tensor(k)).sample((COUNT,)).numpy()
+        x = D.VonMises(ampc.tensor(0.0), ampc.tensor(k)).sample((COUNT,)).numpy(force=True)
         at = np.linspace(-math.pi, math.pi, 20_001)
         area = np.cumsum(np.exp(k * (np.cos(at) - 1)))
         assert kolmogorov(np.interp(x, at, area / area[-1])) < FARTHEST and np.abs(x).max() <= math.pi
@@ -74,12 +74,12 @@ def test_counts_follow_the_probabilities(name):
     d = made(ampc, name)[0]
     if d.has_rsample and name.startswith("OneHot"):
         assert d.rsample().requires_grad == d.probs.requires_grad
-    x = d.sample((COUNT,)).numpy()
+    x = d.sample((COUNT,)).numpy(force=True)
     x = x.reshape(COUNT, *d.batch_shape, -1) if d.event_shape else x[..., None]
     for at in np.ndindex(tuple(d.batch_shape)):
         seen, counts = np.unique(x[(slice(None), *at)], axis=0, return_counts=True)
         value = ampc.tensor(seen).reshape(len(seen), *([1] * len(d.batch_shape)), *d.event_shape).expand(len(seen), *d.batch_shape, *d.event_shape)
-        expected = COUNT * np.exp(d.log_prob(value).numpy()[(slice(None), *at)])
+        expected = COUNT * np.exp(d.log_prob(value).numpy(force=True)[(slice(None), *at)])
         often = expected >= 5
         chi2, degrees = ((counts - expected)[often] ** 2 / expected[often]).sum(), often.sum()
         assert chi2 < degrees + 6 * math.sqrt(2 * degrees) + 12
@@ -90,21 +90,21 @@ def test_means_of_vectors(name):
     """Each mean within 5 of its deviations, each variance within 5 of that of a variance, estimated from the draws."""
     ampc.manual_seed(14)
     d = made(ampc, name)[0]
-    x = d.sample((COUNT,)).double().numpy()
-    off = x - d.mean.numpy()
+    x = d.sample((COUNT,)).double().numpy(force=True)
+    off = x - d.mean.numpy(force=True)
     assert (np.abs(off.mean(0)) <= 5 * x.std(0) / math.sqrt(COUNT) + 1e-12).all()
     squares = off**2
-    assert (np.abs(squares.mean(0) - d.variance.numpy()) <= 5 * squares.std(0) / math.sqrt(COUNT) + 1e-12).all()
+    assert (np.abs(squares.mean(0) - d.variance.numpy(force=True)) <= 5 * squares.std(0) / math.sqrt(COUNT) + 1e-12).all()
 
 
 def test_correlations_are_drawn_uniformly():
     """Of LKJ(1) over 2 dimensions the correlation is uniform; over n each is a beta variate on [-1, 1]."""
     ampc.manual_seed(15)
-    r = D.LKJCholesky(2, 1.0).sample((COUNT,))[..., 1, 0].numpy()
+    r = D.LKJCholesky(2, 1.0).sample((COUNT,))[..., 1, 0].numpy(force=True)
     assert kolmogorov((r + 1) / 2) < FARTHEST
     factors = D.LKJCholesky(4, ampc.tensor(1.5)).sample((2000,))
     assert bool(D.constraints.corr_cholesky.check(factors).all())
-    whole = (factors @ factors.mT).numpy()
+    whole = (factors @ factors.mT).numpy(force=True)
     a = 1.5 - 1 + 4 / 2
     for i, j in ((1, 0), (3, 1), (3, 2)):
         assert kolmogorov(beta_cdf(a, a, (whole[:, i, j] + 1) / 2)) < FARTHEST
@@ -134,9 +134,9 @@ def test_slopes_of_gamma(torch, a):
 def test_slopes_are_exact():
     """Of shape 1 and 1/2, and of beta(a, 1) = u ** (1 / a), where x is known as a function of uniform numbers."""
     a, x = 0.7, np.array([0.01, 0.3, 0.9, 0.999])
-    got = ampc._dirichlet_grad(*(ampc.tensor(v) for v in (x, np.full(4, a), np.full(4, a + 1)))).numpy()
+    got = ampc._dirichlet_grad(*(ampc.tensor(v) for v in (x, np.full(4, a), np.full(4, a + 1)))).numpy(force=True)
     assert np.allclose(got * (1 - x), -x * np.log(x) / a, rtol=1e-12)
-    got = ampc._dirichlet_grad(*(ampc.tensor(v) for v in (1 - x, np.ones(4), np.full(4, 1 + a)))).numpy()  # 1 - x of beta(1, a): F = 1 - x^a
+    got = ampc._dirichlet_grad(*(ampc.tensor(v) for v in (1 - x, np.ones(4), np.full(4, 1 + a)))).numpy(force=True)  # 1 - x of beta(1, a): F = 1 - x^a
     step = 1e-5  # F(a, b; x) by its series for a near 1, both sides
     u = np.linspace(0, 1, 400_001)[1:] - 0.5 / 400_000
     def cdf(first, at):
@@ -156,12 +156,12 @@ def test_draws_pass_gradients_on(torch):
     a = ampc.tensor(positive(6, 3), requires_grad=True)
     x = D.Gamma(a, ampc.tensor(2.0)).rsample((4,))
     x.sum().backward()
-    want = torch._standard_gamma_grad(torch.tensor(a.detach().numpy()).expand(4, 6, 3), torch.tensor(2 * x.detach().numpy())) / 2
+    want = torch._standard_gamma_grad(torch.tensor(a.numpy(force=True)).expand(4, 6, 3), torch.tensor(2 * x.numpy(force=True))) / 2
     same(a.grad, want.sum(0), 5e-3)
     a.grad = None
     x, weight = D.Dirichlet(a).rsample(), positive(6, 3)
     (x * ampc.tensor(weight)).sum().backward()
-    same(a.grad, _Dirichlet_backward(torch.tensor(x.detach().numpy()), torch.tensor(a.detach().numpy()), torch.tensor(weight)), 2e-2, 1e-3)
+    same(a.grad, _Dirichlet_backward(torch.tensor(x.numpy(force=True)), torch.tensor(a.numpy(force=True)), torch.tensor(weight)), 2e-2, 1e-3)
     with pytest.raises(NotImplementedError, match="gradient of a draw"):
         y = ampc._standard_gamma(a).sum()
         (g,) = ampc.autograd.grad(y, a, create_graph=True)
@@ -176,7 +176,7 @@ def test_gradients_of_draws(name):
     d, leaves = made(ampc, name, grad=True)
     x = d.rsample()
     x.sum().backward()
-    at, density = x.detach(), d.log_prob(x.detach()).detach().exp().numpy()
+    at, density = x.detach(), d.log_prob(x.detach()).detach().exp().numpy(force=True)
     arrays, step = CASES[name][1], 1e-6
     for i, leaf in enumerate(leaves):
         for k in np.ndindex(arrays[i].shape):
@@ -184,6 +184,6 @@ def test_gradients_of_draws(name):
             for sign in (1, -1):
                 moved = [v.copy() for v in arrays]
                 moved[i][k] += sign * step
-                ends.append(CASES[name][0](D, *(ampc.tensor(v) for v in moved)).cdf(at).numpy())
+                ends.append(CASES[name][0](D, *(ampc.tensor(v) for v in moved)).cdf(at).numpy(force=True))
             want = (-(ends[0] - ends[1]) / (2 * step) / density).sum()
             assert abs(float(leaf.grad[k]) - want) < 1e-4 * (1 + abs(want)), (i, k)
