@@ -424,6 +424,18 @@ def test_flex_attention(torch, name):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+def test_further_results_of_flex_attention():
+    """torch gives the largest score on a GPU alone."""
+    flex = ampc.nn.attention.flex_attention
+    q, k = np.random.default_rng(0).standard_normal((2, 2, 3, 5, 4))
+    scores = q @ k.swapaxes(-1, -2) / 2
+    y, found = flex.flex_attention(*map(ampc.tensor, (q, k, k)), return_aux=flex.AuxRequest(lse=True, max_scores=True))
+    np.testing.assert_allclose(found.max_scores.numpy(), scores.max(-1), rtol=1e-12)
+    np.testing.assert_allclose(found.lse.numpy(), np.log(np.exp(scores).sum(-1)), rtol=1e-12)
+    again, nothing = flex.flex_attention(*map(ampc.tensor, (q, k, k)), return_aux=flex.AuxRequest())
+    assert again.equal(y) and nothing == (None, None)
+
+
 def test_flex_attention_has_derivatives():
     q, k, v = (ampc.randn(1, 2, 4, 3, dtype=ampc.float64, requires_grad=True) for _ in range(3))
     flex = ampc.nn.attention.flex_attention

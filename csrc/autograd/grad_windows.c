@@ -201,7 +201,7 @@ static T attention_weights(ac_formula *c, const ac_attrs_flash_attention *a, T q
     T mask = MAYBE(3);
     bool keeps = ac_c_has(mask) && mask->dtype == AC_bool;
     if (keeps) scores = WHERE(mask, scores, NUM(-INFINITY));
-    else if (ac_c_has(mask)) scores = ADD(scores, ac_c_cast(s, mask, scores->dtype));
+    else if (scores && ac_c_has(mask)) scores = ADD(scores, ac_c_cast(s, mask, scores->dtype));
     ac_attrs_softmax along = {-1, AC_NO_DTYPE};
     return ac_c_call(s, AC_OP_safe_softmax, &along, 1, scores);
 }

@@ -160,12 +160,9 @@ def flex_attention(query: Tensor, key: Tensor, value: Tensor, score_mod: Optiona
         scores = score_mod(scores, *indices).to(wide).expand(scores.shape)
     if block_mask is not None:
         scores = _ops.where(block_mask.mask_mod(*indices).to(bool_), scores, -math.inf)
-    largest = scores.amax(-1, keepdim=True)
-    none = largest == -math.inf
-    weights = _ops.softmax(scores.masked_fill(none, 0.0), -1).masked_fill(none, 0.0)
-    result = (weights.to(query.dtype) @ value)
+    result = _ops._safe_softmax(scores, -1).to(query.dtype) @ value
     if return_aux is not None:
-        return result, AuxOutput(_ops.logsumexp(scores, -1) if return_aux.lse else None, largest.squeeze(-1) if return_aux.max_scores else None)
+        return result, AuxOutput(_ops.logsumexp(scores, -1) if return_aux.lse else None, scores.amax(-1) if return_aux.max_scores else None)
     return (result, _ops.logsumexp(scores, -1)) if return_lse else result
 
 
