@@ -59,6 +59,19 @@ def test_readme_quotes_what_is_printed(capsys, monkeypatch, tmp_path):
     assert capsys.readouterr().out == finding
 
 
+def test_lines_of_imports_are_true():
+    """What the table of `docs/migration.md` says to write binds the same name to something of ampc."""
+    table = re.findall(r"^\| `((?:import|from) [^`]*)` \| `((?:import|from) [^`]*)` \|$", (ROOT / "docs" / "migration.md").read_text(), re.M)
+    assert len(table) >= 4
+    for before, after in table:
+        names = {}
+        exec(after, names)
+        bound = re.search(r"(?:as|import) (\w+)$", before)[1]
+        assert bound in names and (names[bound].__module__ if isinstance(names[bound], type) else names[bound].__name__).startswith("ampc")
+    for page in ("README.md", "docs/migration.md"):
+        assert "import ampc.nn as nn" in (ROOT / page).read_text()
+
+
 def numbers_alike(said, quoted):
     """The same words; numbers may differ by 1 %, because weights differ in their last digits between instruction sets."""
     said, quoted = said.split(), quoted.split()
