@@ -258,6 +258,20 @@ def test_the_command(tmp_path):
     assert command("--format", "github", str(bad)).stdout.startswith(f"::warning file={bad},line=2,title=ampc log-of-softmax::")
 
 
+def test_a_note_about_speed_is_no_error(tmp_path):
+    """The usual sum of losses is told, and costs nothing on a CPU: the command ends with 0. A finding beside it ends with 1."""
+    path = tmp_path / "train.py"
+    path.write_text("import torch\nfor x in batches:\n    loss = model(x)\n    loss.backward()\n    total += loss.item()\n")
+    done = command(str(path))
+    assert done.returncode == 0 and f"{path}:5: note: item-each-step: loss.item() waits for the device" in done.stdout
+    assert command("--format", "github", str(path)).stdout.startswith("::notice file=")
+    (entry,) = json.loads(command("--format", "json", str(path)).stdout)
+    assert entry["rule"] == "item-each-step"
+    path.write_text(path.read_text() + "p = torch.log(torch.softmax(x, 0))\n")
+    done = command(str(path))
+    assert done.returncode == 1 and "note: item-each-step" in done.stdout and ":6: log-of-softmax" in done.stdout
+
+
 def test_folders_of_others_are_left_out(tmp_path):
     """A virtual environment in the folder, which nobody means, has thousands of files."""
     bad = "import torch\np = torch.log(torch.softmax(x, 0))\n"

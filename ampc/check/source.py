@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import List, NamedTuple
 
+from ..doctor.rules import NOTES
 from . import constants, functions, numerics, order, ranks, updates
 from .reader import Script
 
@@ -18,8 +19,13 @@ class Finding(NamedTuple):
     message: str
     fix: str
 
+    @property
+    def is_note(self) -> bool:
+        """Whether it is about speed alone."""
+        return self.rule in NOTES
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.rule}: {self.message}; {self.fix}"
+        return f"{self.file}:{self.line}: {'note: ' if self.is_note else ''}{self.rule}: {self.message}; {self.fix}"
 
 
 def check_source(source: str, file: str = "<string>") -> List[Finding]:
