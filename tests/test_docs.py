@@ -1,8 +1,11 @@
 """Every Python block of the README and of docs/ runs, a page's blocks one after the other; their links lead somewhere."""
 
 import ast
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,6 +141,20 @@ def test_howtos_quote_what_is_printed(page, switches_back, tmp_path, monkeypatch
         assert layout(printed) == layout(quoted), printed
 
 
+@pytest.mark.skipif(ON_GPU, reason="they compute on the CPU")
+def test_the_tests_of_the_diagnosis_page(tmp_path):
+    """The block with a fixture is a test file: in float16 and in bfloat16 one test passes, and under the doctor the other fails."""
+    page = ROOT / "docs" / "howto" / "diagnosis.md"
+    (block,) = [b for b in blocks(page) if "amp_dtype" in b]
+    (tmp_path / "test_net.py").write_text(block)
+    folders = os.pathsep.join([str(Path(doctor.__file__).parent.parent.parent), str(ROOT)])
+    for options, status, text in (([], 0, "3 passed"), (["--ampc-doctor"], 1, "1 failed, 2 passed")):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_ampc", "-p", "no:cacheprovider", "-W", "ignore", *options, "test_net.py"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": folders})
+        assert done.returncode == status and text in done.stdout, done.stdout
+        assert ("exp returned inf" in done.stdout) == bool(options), done.stdout
+
+
 def surroundings(world):
     import ampc
 
@@ -183,7 +200,7 @@ def test_commands_are_there():
 
 
 def test_pages_have_blocks():
-    assert len(TUTORIALS) == 3 and len(HOWTO) == 8 and all(blocks(p) and blocks(p, "text") + blocks(p, "console") for p in TUTORIALS + HOWTO)
+    assert len(TUTORIALS) == 3 and len(HOWTO) == 9 and all(blocks(p) and blocks(p, "text") + blocks(p, "console") for p in TUTORIALS + HOWTO)
     assert {p.name for p in PAGES if blocks(p)} >= {"README.md", "index.md", "migration.md", "numerics.md", "performance.md", "troubleshooting.md"}
 
 
