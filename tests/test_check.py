@@ -115,6 +115,19 @@ def test_any_code_is_read_to_its_end():
         assert all(f.line > 0 for f in check_source(f"import torch\nscaler = torch.amp.GradScaler()\n{text}"))
 
 
+@pytest.mark.parametrize("body", ["self.n = self.n * 2\n        return x * self.n", "self.a = self.b * 2\n        self.b = self.a * 3\n        return x * self.a",
+                                  "self.n = self.n + self.n\n        return x.masked_fill(mask, self.n)"])
+def test_names_that_stand_for_each_other(body):
+    """A value that is made of itself is not known; looking for it ends."""
+    assert found(f"import torch\nclass Net:\n    def f(self, x):\n        y = x.half()\n        {body}\n") == []
+
+
+def test_what_is_nested_too_deeply_is_told(tmp_path):
+    (tmp_path / "deep.py").write_text("import torch\nscaler = torch.amp.GradScaler()\nx = {1: " + "+".join(["a"] * 5000) + "}\n")
+    done = command(str(tmp_path / "deep.py"))
+    assert done.returncode == 2 and "deep.py: an expression is nested more deeply" in done.stderr and "Traceback" not in done.stderr
+
+
 SWITCH = """
 from torch.cuda import amp as cuda_amp
 import torch
