@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -106,11 +107,16 @@ def run_as_quoted(page, capsys):
     names, line, printed, measured = {"__name__": "page"}, 0, "", []
     for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.M | re.S):
         if language == "python":
-            exec(compile("\n" * line + text, "train.py", "exec"), names)
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                exec(compile("\n" * line + text, "train.py", "exec"), names)
             line += text.count("\n") + 1  # of the script whose blocks are separated by an empty line
             printed = capsys.readouterr().out
         elif language == "text":
             assert numbers_alike(printed, text), printed
+        elif language == "warning":
+            said = [f"{w.category.__name__}: {w.message}".split() for w in warned]
+            assert text.split() in said, said
         elif language == "console":
             measured.append((printed, text))
     return measured
@@ -130,6 +136,31 @@ def test_tutorials_quote_what_is_printed(page, switches_back, tmp_path, monkeypa
     picture = page.with_suffix(".png")
     assert (tmp_path / picture.name).read_bytes()[:4] == picture.read_bytes()[:4] == b"\x89PNG"
     assert picture.stat().st_size < 60_000 and f"]({picture.name})" in page.read_text()
+
+
+def sentences(text):
+    """Of a text, with its numbers and the names of 16-bit formats masked: the same from every measurement that ends alike."""
+    masked = re.sub(r"\d+(\.\d+)?", "#", re.sub(r"b?float16", "half", text))
+    return {s.strip() for s in re.split(r"(?<=\.)\s", masked) if s.strip()}
+
+
+@pytest.mark.skipif(ON_GPU, reason="they compute on the CPU")
+@pytest.mark.filterwarnings("ignore")
+def test_the_tutorial_quotes_sentences_that_bench_says():
+    """Which of them comes depends on the machine; so the quoted ones must be among those of every recommendation, and of CPUs with and without units."""
+    page, names = ROOT / "docs" / "tutorials" / "is-it-worth-it.md", {}
+    exec(next(b for b in blocks(page) if "def measure" in b).split("\nprint(")[0], names)
+    result, every = names["measure"](width=16, layers=2, samples=4), set()
+    for result.advice.precision in ("float32", "bfloat16", "float16"):
+        for result.advice.without_units in ([], ["float16"], ["float16", "bfloat16"]):
+            every |= sentences(f"{result.verdict} {result.why}")
+    quoted = [b for b in blocks(page, "console") if b.splitlines()[1].startswith("precision")]
+    assert len(quoted) == 2
+    for block in quoted:
+        lines = block.splitlines()
+        assert lines[1].split() == str(result).splitlines()[1].split()
+        said = sentences("\n".join(line for line in lines[2:] if not re.match("b?float", line)))
+        assert len(said) > 3 and said <= every, said - every
 
 
 @pytest.mark.skipif(ON_GPU, reason="they compute on the CPU")
