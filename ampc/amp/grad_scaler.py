@@ -196,7 +196,8 @@ class GradScaler:
             return
         mine = self._per_optimizer_states[id(optimizer)]
         if mine["stage"] is not OptState.READY:
-            raise RuntimeError("take_unscaled() must be called before unscale_() and step(), once an iteration; call scaler.update() at the end of each")
+            raise RuntimeError("take_unscaled() must be called before unscale_() and step(), once an iteration; call scaler.update() at the end of "
+                               "each")
         if self._state is None:
             first = next((p for group in optimizer.param_groups for p in group["params"]), None)
             self._lazy_init_scale_growth_tracker(None if first is None else first.device)

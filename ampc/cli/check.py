@@ -14,12 +14,13 @@ from ._common import examples
 def add_check(commands: Any) -> None:
     """Adds the subcommand."""
     parser = commands.add_parser("check", help="find misuse of mixed precision in scripts without running them",
-                                 description="Reads PyTorch or ampc scripts. Exits with 0: nothing found but notes about speed, 1: something was, 2: a file "
-                                 "could not be read. `# ampc: ignore[rule]` at the end of a line silences a rule there.",
+                                 description="Reads PyTorch or ampc scripts. Exits with 0: nothing found but notes about speed, 1: something was, "
+                                 "2: a file could not be read. `# ampc: ignore[rule]` at the end of a line silences a rule there.",
                                  epilog=examples("ampc check train.py", "ampc check src/ examples/              every .py file in these folders",
                                                  "ampc check --format json src/          for other programs",
                                                  "ampc check --format github src/        annotations on GitHub"))
-    parser.add_argument("scripts", nargs="+", help="files, or folders whose .py files are read; hidden folders and virtual environments in them are left out")
+    parser.add_argument("scripts", nargs="+",
+                        help="files, or folders whose .py files are read; hidden folders and virtual environments in them are left out")
     parser.add_argument("--format", choices=["text", "json", "github"], default="text", help="github: annotations of a workflow's run")
     parser.set_defaults(run=_check)
 
@@ -36,7 +37,8 @@ def _files(paths: List[str]) -> Iterator[str]:
 def _has_scripts(folder: str) -> bool:
     """Not a hidden folder, nor one of packages that somebody else wrote: a virtual environment, site-packages, node_modules."""
     name = os.path.basename(folder)
-    return not (name.startswith(".") or name in ("__pycache__", "node_modules", "site-packages") or os.path.exists(os.path.join(folder, "pyvenv.cfg")))
+    left_out = name.startswith(".") or name in ("__pycache__", "node_modules", "site-packages")
+    return not left_out and not os.path.exists(os.path.join(folder, "pyvenv.cfg"))
 
 
 def _named(paths: List[str]) -> Iterator[str]:

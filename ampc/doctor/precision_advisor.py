@@ -216,7 +216,7 @@ class Advice:
 
 
 class Subject:
-    """A model whose steps are measured, from one state. ValueError for fewer than 2 steps; TypeError for a loss that needs more than the batch has."""
+    """A model whose steps are measured, from one state. ValueError for fewer than 2 steps; TypeError for a loss that the batch does not fit."""
 
     def __init__(self, model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, steps: int) -> None:
         if steps < 2:
