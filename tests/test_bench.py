@@ -73,6 +73,16 @@ def test_it_measures_and_puts_everything_back():
     assert kept["rows"][0]["precision"] == "float32" and kept["rows"][0]["share"] == found.rows[0].share
 
 
+@pytest.mark.parametrize(("batch", "loss", "text"), [
+    (ampc.randn(4, 8), nn.CrossEntropyLoss(), r"is a Tensor, so the loss is loss_fn\(model\(batch\)\), which CrossEntropyLoss does not take.*target.*Pass \(inputs, target\)"),
+    ((ampc.randn(4, 8),), nn.MSELoss(), "is a tuple, .*MSELoss does not take.*target"),
+    ((ampc.randn(4, 8), ampc.randn(4, 2)), lambda y: y.sum(), r"loss_fn\(model\(\*inputs\), target\), which <lambda> does not take: too many")])
+def test_a_batch_that_does_not_fit_the_loss(batch, loss, text):
+    net = nn.Linear(8, 2)
+    with pytest.raises(TypeError, match=text):
+        module.bench(net, batch, loss, ampc.optim.SGD(net.parameters(), lr=0.1), steps=2)
+
+
 def test_more_than_the_peak_is_told():
     net = nn.Linear(64, 64).to(DEVICE)
     batch = ampc.randn(32, 64, device=DEVICE), ampc.randn(32, 64, device=DEVICE)

@@ -115,6 +115,19 @@ def test_any_code_is_read_to_its_end():
         assert all(f.line > 0 for f in check_source(f"import torch\nscaler = torch.amp.GradScaler()\n{text}"))
 
 
+@pytest.mark.parametrize("body", ["self.n = self.n * 2\n        return x * self.n", "self.a = self.b * 2\n        self.b = self.a * 3\n        return x * self.a",
+                                  "self.n = self.n + self.n\n        return x.masked_fill(mask, self.n)"])
+def test_names_that_stand_for_each_other(body):
+    """A value that is made of itself is not known; looking for it ends."""
+    assert found(f"import torch\nclass Net:\n    def f(self, x):\n        y = x.half()\n        {body}\n") == []
+
+
+def test_what_is_nested_too_deeply_is_told(tmp_path):
+    (tmp_path / "deep.py").write_text("import torch\nscaler = torch.amp.GradScaler()\nx = {1: " + "+".join(["a"] * 5000) + "}\n")
+    done = command(str(tmp_path / "deep.py"))
+    assert done.returncode == 2 and "deep.py: an expression is nested more deeply" in done.stderr and "Traceback" not in done.stderr
+
+
 SWITCH = """
 from torch.cuda import amp as cuda_amp
 import torch
@@ -261,6 +274,20 @@ def test_the_command(tmp_path):
     (entry,) = json.loads(command("--format", "json", str(bad)).stdout)
     assert entry["rule"] == "log-of-softmax" and entry["line"] == 2 and entry["file"] == str(bad) and entry["message"] and entry["fix"]
     assert command("--format", "github", str(bad)).stdout.startswith(f"::warning file={bad},line=2,title=ampc log-of-softmax::")
+
+
+def test_a_note_about_speed_is_no_error(tmp_path):
+    """The usual sum of losses is told, and costs nothing on a CPU: the command ends with 0. A finding beside it ends with 1."""
+    path = tmp_path / "train.py"
+    path.write_text("import torch\nfor x in batches:\n    loss = model(x)\n    loss.backward()\n    total += loss.item()\n")
+    done = command(str(path))
+    assert done.returncode == 0 and f"{path}:5: note: item-each-step: loss.item() waits for the device" in done.stdout
+    assert command("--format", "github", str(path)).stdout.startswith("::notice file=")
+    (entry,) = json.loads(command("--format", "json", str(path)).stdout)
+    assert entry["rule"] == "item-each-step"
+    path.write_text(path.read_text() + "p = torch.log(torch.softmax(x, 0))\n")
+    done = command(str(path))
+    assert done.returncode == 1 and "note: item-each-step" in done.stdout and ":6: log-of-softmax" in done.stdout
 
 
 def test_folders_of_others_are_left_out(tmp_path):

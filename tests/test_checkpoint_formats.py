@@ -348,3 +348,19 @@ def test_random_structures(tmp_path):
         assert same(got, obj) and same(ampc.load(tmp_path / "ours.pt"), obj)
         torch.save(got, tmp_path / "theirs.pt")
         assert same(ampc.load(tmp_path / "theirs.pt"), obj)
+
+
+@beside
+def test_a_compiled_models_state_is_told_how_to_load(tmp_path):
+    """A key begins with _orig_mod there. Counts of batches, which may be missing, stand among the unexpected keys."""
+    def make(lib):
+        return lib.nn.Sequential(lib.nn.Linear(2, 3), lib.nn.BatchNorm1d(3))
+
+    torch.save(torch.compile(make(torch)).state_dict(), tmp_path / "f")
+    state, model = ampc.load(tmp_path / "f"), make(ampc)
+    with pytest.raises(RuntimeError, match=r"begins with '_orig_mod\.', .* torch.compile saves it: \{k\[10:\]: v for k, v in state.items\(\)\}"):
+        model.load_state_dict(state)
+    model.load_state_dict({k[10:]: v for k, v in state.items()})
+    with pytest.raises(RuntimeError) as told:  # one of its keys is no key of the model
+        model.load_state_dict({**state, "_orig_mod.2.weight": ampc.ones(1), "3.bias": ampc.ones(1)})
+    assert "begins with" not in str(told.value)

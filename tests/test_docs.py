@@ -1,8 +1,12 @@
 """Every Python block of the README and of docs/ runs, a page's blocks one after the other; their links lead somewhere."""
 
 import ast
+import os
 import re
 import shlex
+import subprocess
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -35,8 +39,8 @@ def test_blocks_run(page, world, switches_back, tmp_path, monkeypatch):
     doctor.reports(clear=True)
     for block in blocks(page):
         exec(compile(block, page.name, "exec"), names)
-    misuse = {r.rule for r in doctor.reports(clear=True)} - {"autocast-without-effect"}  # which is about this machine, and small examples
-    assert not misuse or page.name not in ("README.md", "index.md")
+    told = {r.rule for r in doctor.reports(clear=True)}  # of the first page that a reader tries: none, but for what the page explains
+    assert not told or page.name not in ("README.md", "index.md") or told == {"autocast-without-effect"} and "[autocast-without-effect]" in page.read_text()
 
 
 @pytest.mark.skipif(ON_GPU, reason="they say 'cpu'")
@@ -57,6 +61,19 @@ def test_readme_quotes_what_is_printed(capsys, monkeypatch, tmp_path):
     with pytest.warns(doctor.DoctorWarning):
         exec(compile(example, "train.py", "exec"), names)
     assert capsys.readouterr().out == finding
+
+
+def test_lines_of_imports_are_true():
+    """What the table of `docs/migration.md` says to write binds the same name to something of ampc."""
+    table = re.findall(r"^\| `((?:import|from) [^`]*)` \| `((?:import|from) [^`]*)` \|$", (ROOT / "docs" / "migration.md").read_text(), re.M)
+    assert len(table) >= 4
+    for before, after in table:
+        names = {}
+        exec(after, names)
+        bound = re.search(r"(?:as|import) (\w+)$", before)[1]
+        assert bound in names and (names[bound].__module__ if isinstance(names[bound], type) else names[bound].__name__).startswith("ampc")
+    for page in ("README.md", "docs/migration.md"):
+        assert "import ampc.nn as nn" in (ROOT / page).read_text()
 
 
 def numbers_alike(said, quoted):
@@ -90,11 +107,16 @@ def run_as_quoted(page, capsys):
     names, line, printed, measured = {"__name__": "page"}, 0, "", []
     for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.M | re.S):
         if language == "python":
-            exec(compile("\n" * line + text, "train.py", "exec"), names)
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                exec(compile("\n" * line + text, "train.py", "exec"), names)
             line += text.count("\n") + 1  # of the script whose blocks are separated by an empty line
             printed = capsys.readouterr().out
         elif language == "text":
             assert numbers_alike(printed, text), printed
+        elif language == "warning":
+            said = [f"{w.category.__name__}: {w.message}".split() for w in warned]
+            assert text.split() in said, said
         elif language == "console":
             measured.append((printed, text))
     return measured
@@ -116,6 +138,31 @@ def test_tutorials_quote_what_is_printed(page, switches_back, tmp_path, monkeypa
     assert picture.stat().st_size < 60_000 and f"]({picture.name})" in page.read_text()
 
 
+def sentences(text):
+    """Of a text, with its numbers and the names of 16-bit formats masked: the same from every measurement that ends alike."""
+    masked = re.sub(r"\d+(\.\d+)?", "#", re.sub(r"b?float16", "half", text))
+    return {s.strip() for s in re.split(r"(?<=\.)\s", masked) if s.strip()}
+
+
+@pytest.mark.skipif(ON_GPU, reason="they compute on the CPU")
+@pytest.mark.filterwarnings("ignore")
+def test_the_tutorial_quotes_sentences_that_bench_says():
+    """Which of them comes depends on the machine; so the quoted ones must be among those of every recommendation, and of CPUs with and without units."""
+    page, names = ROOT / "docs" / "tutorials" / "is-it-worth-it.md", {}
+    exec(next(b for b in blocks(page) if "def measure" in b).split("\nprint(")[0], names)
+    result, every = names["measure"](width=16, layers=2, samples=4), set()
+    for result.advice.precision in ("float32", "bfloat16", "float16"):
+        for result.advice.without_units in ([], ["float16"], ["float16", "bfloat16"]):
+            every |= sentences(f"{result.verdict} {result.why}")
+    quoted = [b for b in blocks(page, "console") if b.splitlines()[1].startswith("precision")]
+    assert len(quoted) == 2
+    for block in quoted:
+        lines = block.splitlines()
+        assert lines[1].split() == str(result).splitlines()[1].split()
+        said = sentences("\n".join(line for line in lines[2:] if not re.match("b?float", line)))
+        assert len(said) > 3 and said <= every, said - every
+
+
 @pytest.mark.skipif(ON_GPU, reason="they compute on the CPU")
 @pytest.mark.parametrize("page", HOWTO, ids=lambda p: p.name)
 def test_howtos_quote_what_is_printed(page, switches_back, tmp_path, monkeypatch, capsys):
@@ -123,6 +170,20 @@ def test_howtos_quote_what_is_printed(page, switches_back, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     for printed, quoted in run_as_quoted(page, capsys):
         assert layout(printed) == layout(quoted), printed
+
+
+@pytest.mark.skipif(ON_GPU, reason="they compute on the CPU")
+def test_the_tests_of_the_diagnosis_page(tmp_path):
+    """The block with a fixture is a test file: in float16 and in bfloat16 one test passes, and under the doctor the other fails."""
+    page = ROOT / "docs" / "howto" / "diagnosis.md"
+    (block,) = [b for b in blocks(page) if "amp_dtype" in b]
+    (tmp_path / "test_net.py").write_text(block)
+    folders = os.pathsep.join([str(Path(doctor.__file__).parent.parent.parent), str(ROOT)])
+    for options, status, text in (([], 0, "3 passed"), (["--ampc-doctor"], 1, "1 failed, 2 passed")):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_ampc", "-p", "no:cacheprovider", "-W", "ignore", *options, "test_net.py"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": folders})
+        assert done.returncode == status and text in done.stdout, done.stdout
+        assert ("exp returned inf" in done.stdout) == bool(options), done.stdout
 
 
 def surroundings(world):
@@ -170,7 +231,7 @@ def test_commands_are_there():
 
 
 def test_pages_have_blocks():
-    assert len(TUTORIALS) == 3 and len(HOWTO) == 8 and all(blocks(p) and blocks(p, "text") + blocks(p, "console") for p in TUTORIALS + HOWTO)
+    assert len(TUTORIALS) == 3 and len(HOWTO) == 9 and all(blocks(p) and blocks(p, "text") + blocks(p, "console") for p in TUTORIALS + HOWTO)
     assert {p.name for p in PAGES if blocks(p)} >= {"README.md", "index.md", "migration.md", "numerics.md", "performance.md", "troubleshooting.md"}
 
 

@@ -238,6 +238,20 @@ def test_the_reader_of_a_pipe_may_leave(command):
     assert done.stderr == "" and done.returncode == 1
 
 
+@pytest.mark.skipif(os.name == "nt", reason="pipes end differently there")
+@pytest.mark.parametrize("command", [["advise", "--steps", "2", "train.py"], ["bench", "mlp", "--batch", "1", "--steps", "2"]], ids=lambda c: c[0])
+def test_the_reader_may_leave_where_output_is_not_kept(command, tmp_path):
+    """With PYTHONUNBUFFERED the error comes where the command prints, not at its end."""
+    (tmp_path / "train.py").write_text("import torch\nw = torch.ones(2, requires_grad=True)\nopt = torch.optim.SGD([w], lr=0.1)\n"
+                                       "for _ in range(4):\n    w.sum().backward()\n    opt.step()\n")
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as out:
+        done = subprocess.run([sys.executable, "-m", "ampc", *command], stdout=out, stderr=subprocess.PIPE, text=True, timeout=120, cwd=tmp_path,
+                              env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert done.stderr == "" and done.returncode == 1
+
+
 def test_another_broken_pipe_of_a_command_is_told(monkeypatch):
     """Not every BrokenPipeError is about standard output."""
     import ampc.cli

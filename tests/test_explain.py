@@ -41,6 +41,16 @@ def test_operators_dtypes_and_rules():
     assert "linear" in str(e) and "<table>" in e._repr_html_()
 
 
+@pytest.mark.parametrize("loss", ["cross_entropy", "nll_loss", "mse_loss"])
+def test_losses_of_16_bit_logits_are_in_float32(loss):
+    """Also where the operator reads the logits in place, without a cast."""
+    net, x, y = torch.nn.Linear(64, 10), torch.randn(32, 64), torch.randint(0, 10, (32,))
+    with torch.explain() as e, region():
+        getattr(torch.nn.functional, loss)(net(x), torch.zeros(32, 10) if loss == "mse_loss" else y)
+    (found,) = named(e)[loss]
+    assert (found.dtype, found.reason) == ("float32", "autocast: sums, losses and norms in float32")
+
+
 def test_casts_are_counted_in_bytes():
     x = torch.randn(1000)
     with torch.explain() as e:

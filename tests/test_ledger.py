@@ -130,6 +130,21 @@ def test_a_loss_that_is_nan_after_few_updates_may_come_of_the_learning_rate(upda
     assert cause == "model" and (expected in text if expected else "learning rate" not in text)
 
 
+@pytest.mark.parametrize(("skips", "left_out"), [(12, ""), (13, "1 skipped step is left out"), (20, "8 skipped steps are left out")])
+def test_a_report_shows_the_first_skip_and_the_last_ones(skips, left_out):
+    """The first may be what all others come of; it says how many lie between."""
+    net, opt, scaler = setup(init_scale=2.0**40)
+    step(net, opt, scaler)
+    for _ in range(skips):
+        step(net, opt, scaler, spoil=put("head.bias", (0,), math.inf))
+    report = scaler.report()
+    numbers = [int(line.split()[0]) for line in str(report).splitlines()[2:] if line.split()[0].isdigit() and "head.bias" in line]
+    last = skips + 1
+    assert numbers == ([2, *range(last - 10, last + 1)] if left_out else [*range(2, last + 1)])
+    for shown in (str(report), report._repr_html_()):
+        assert ("left out" in shown) == bool(left_out) and left_out in shown
+
+
 def test_losses_that_are_no_number_and_steps_with_closures():
     p = ampc.nn.Parameter(ampc.ones(3))
     opt, scaler = ampc.optim.SGD([p], lr=0.5), GradScaler(KIND, init_scale=4.0)

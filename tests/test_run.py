@@ -118,6 +118,17 @@ def test_a_file_that_fails_to_load_leaves_nothing_behind(tmp_path):
     assert got.stdout == "own False\n", got.stderr
 
 
+def test_a_file_that_a_command_loads_does_not_read_the_commands_arguments(tmp_path):
+    """argparse at its top level gets its defaults; where it needs an argument, the error says what to do."""
+    file = tmp_path / "made.py"
+    code = (f"import sys\nfrom ampc.run.script import load\nsys.argv[1:] = ['replay', 'step-1.ampc', '--script', 'made.py']\n"
+            f"try:\n    print(load({str(file)!r}, '_made').args.lr)\nexcept ValueError as error:\n    print(error)")
+    for needed, text in (("", "0.5\n"), ("parser.add_argument('data')\n", "made.py ends Python when it is imported (exit status 2)")):
+        file.write_text(f"import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', default=0.5)\n{needed}args = parser.parse_args()\n")
+        got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert got.returncode == 0 and text in got.stdout and ("__main__" in got.stdout) == bool(needed), got.stderr
+
+
 def test_einops(tmp_path):
     pytest.importorskip("einops")
     got = run(tmp_path, "import torch\nfrom einops import rearrange, reduce\nfrom einops.layers.torch import Rearrange\n"

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 import warnings
 from contextlib import nullcontext
 
@@ -85,6 +86,49 @@ def test_unscale_and_clip():
     s.step(opt)
     s.update()
     assert abs(p[0].item() - (1 - 0.5 / math.sqrt(2))) < 1e-5
+
+
+FORGOTTEN = {
+    "step": (lambda s, opt: None, "already called"), "unscale": (lambda s, opt: s.unscale_(opt), "after step"),
+}
+
+
+@pytest.mark.parametrize("way", FORGOTTEN)
+def test_a_forgotten_update_is_named(torch, way):
+    """The second iteration fails, as in torch. What to do is to call update(), also where unscale_() stands in its place."""
+    between, text = FORGOTTEN[way]
+    for T in (ampc, torch):
+        w = T.ones(3, requires_grad=True)
+        opt, s = T.optim.SGD([w], lr=0.1), T.amp.GradScaler("cpu")
+        with pytest.raises(RuntimeError, match=f"{text}.*call scaler.update" if T is ampc else "step()"):
+            for _ in range(2):
+                s.scale(w.sum()).backward()
+                between(s, opt)
+                s.step(opt)
+
+
+GOOD = {"scale": 4.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 3, "_growth_tracker": 1}
+STATES = [(None, TypeError, "expected a dict.*NoneType"), ({}, RuntimeError, "empty"), ([], RuntimeError, "empty"), ([1], TypeError, "list"),
+          ({"scale": 3.0}, KeyError, "lacks .*growth_factor.*_growth_tracker"), *(({k: v for k, v in GOOD.items() if k != lost}, KeyError, lost) for lost in GOOD)]
+
+
+@pytest.mark.parametrize(("state", "error", "text"), STATES)
+def test_what_is_no_state_of_a_scaler(torch, state, error, text):
+    """Torch's exceptions; the scaler keeps what it has."""
+    with pytest.raises(error):
+        torch.amp.GradScaler("cpu").load_state_dict(state)
+    s = GradScaler("cpu", init_scale=16.0, growth_interval=5)
+    before = s.state_dict()
+    with pytest.raises(error, match=text):
+        s.load_state_dict(state)
+    assert s.state_dict() == before
+
+
+@pytest.mark.parametrize("option", ["init_scale", "growth_factor", "backoff_factor", "growth_interval", "hysteresis"])
+@pytest.mark.parametrize("value", ["big", [1]])
+def test_an_option_that_is_no_number(option, value):
+    with pytest.raises(TypeError, match=f"`{option}` must be a number, got {re.escape(repr(value))}"):
+        GradScaler("cpu", **{option: value})
 
 
 def test_call_order_rules():

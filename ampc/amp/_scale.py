@@ -5,9 +5,9 @@ Two classes have the interface. ``_host_scale.py`` keeps the scale on the CPU, `
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sized
 from functools import partial
-from typing import Any, Callable, List, Protocol, Tuple, Union
+from typing import Any, Callable, List, Protocol, SupportsFloat, Tuple, Union
 
 from .. import _C
 from .. import _creation as make
@@ -122,7 +122,12 @@ def check_kind(device: Any, enabled: bool) -> None:
 
 def check_scaling(growth_factor: float, backoff_factor: float, growth_interval: int, init_scale: float, min_scale: float, max_scale: float,
                   hysteresis: int) -> None:
-    """AssertionError or ValueError for an option of GradScaler that is out of range."""
+    """TypeError for an option of GradScaler that is no number; AssertionError or ValueError for one that is out of range."""
+    options = {"init_scale": init_scale, "growth_factor": growth_factor, "backoff_factor": backoff_factor, "growth_interval": growth_interval,
+               "min_scale": min_scale, "max_scale": max_scale, "hysteresis": hysteresis}
+    for name, value in options.items():
+        if not isinstance(value, SupportsFloat):
+            raise TypeError(f"GradScaler: `{name}` must be a number, got {value!r}")
     if not growth_factor > 1.0:
         raise AssertionError(f"GradScaler: `growth_factor` must be above 1, got {growth_factor}")
     if not 0.0 < backoff_factor < 1.0:
@@ -136,6 +141,18 @@ def check_scaling(growth_factor: float, backoff_factor: float, growth_interval: 
         raise ValueError(f"GradScaler: `hysteresis` must be 1 or more, got {hysteresis}")
     if growth_interval < 1:
         raise ValueError(f"GradScaler: `growth_interval` must be 1 or more, got {growth_interval}")
+
+
+def check_state(state: Any) -> None:
+    """TypeError, RuntimeError or KeyError for what no GradScaler's state_dict() has returned."""
+    needed = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
+    if isinstance(state, Sized) and len(state) == 0:
+        raise RuntimeError("load_state_dict: the state is empty, as a disabled GradScaler saves it")
+    if not isinstance(state, Mapping):
+        raise TypeError(f"load_state_dict: expected a dict that a GradScaler's state_dict() has returned, got {type(state).__name__}")
+    lacking = [name for name in needed if name not in state]
+    if lacking:
+        raise KeyError(f"load_state_dict: the state has {list(state)} and lacks {lacking}; load what a GradScaler's state_dict() has returned")
 
 
 def checked_scale(new_scale: Union[float, Tensor, None]) -> float:

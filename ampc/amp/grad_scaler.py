@@ -28,7 +28,7 @@ from ._host_scale import HostScale, NanStreak
 from ._ledger import GradStats, loss_behind
 from ._optimizers import leave_step_out, step_that_unscales, step_with_closure, takes_scaler, why_wait
 from ._parts import stats_of_all
-from ._scale import Scale, check_kind, check_scaling, checked_scale, each_tensor
+from ._scale import Scale, check_kind, check_scaling, check_state, checked_scale, each_tensor
 from ._unscale import divide_by_number, gradients_of, no_gradients
 from .autocast_mode import cuda_means_cpu
 
@@ -182,7 +182,8 @@ class GradScaler:
             raise RuntimeError("unscale_() was already called for this optimizer since the last update(); call it once, after the last "
                                "backward(), and read, log and clip the gradients after that")
         if mine["stage"] is OptState.STEPPED:
-            raise RuntimeError("unscale_() was called after step(), which has used these gradients; call unscale_() before step()")
+            raise RuntimeError("unscale_() was called after step(), which has used these gradients. If step() belongs to the iteration before, call "
+                               "scaler.update() once at the end of each iteration; otherwise call unscale_() before step()")
         announce.unscaling(self._number, self._round, state.known, optimizer)
         mine["found_inf_per_device"] = self._unscale_grads_(optimizer, state, 0.0, self._fp16_gradients)
         _C._set_provenance(optimizer.param_groups, "unscaled")
@@ -195,7 +196,8 @@ class GradScaler:
             return
         mine = self._per_optimizer_states[id(optimizer)]
         if mine["stage"] is not OptState.READY:
-            raise RuntimeError("take_unscaled() must be called before unscale_() and step(), once an iteration")
+            raise RuntimeError("take_unscaled() must be called before unscale_() and step(), once an iteration; call scaler.update() at the end of "
+                               "each")
         if self._state is None:
             first = next((p for group in optimizer.param_groups for p in group["params"]), None)
             self._lazy_init_scale_growth_tracker(None if first is None else first.device)
@@ -232,7 +234,8 @@ class GradScaler:
         self._need_scale("step")
         mine = self._per_optimizer_states[id(optimizer)]
         if mine["stage"] is OptState.STEPPED:
-            raise RuntimeError("step() was already called for this optimizer since the last update()")
+            raise RuntimeError("step() was already called for this optimizer since the last update(); call scaler.update() once at the end of each "
+                               "iteration")
         if getattr(optimizer, "_step_supports_amp_scaling", False):
             return self._step_inside(optimizer, mine, args, kwargs)
         if mine["stage"] is OptState.READY:
@@ -259,7 +262,8 @@ class GradScaler:
     def _step_with_closure(self, optimizer: Any, closure: Callable[[], Any], args: tuple, kwargs: Dict[str, Any]) -> Any:
         mine = self._per_optimizer_states[id(optimizer)]
         if mine["stage"] is not OptState.READY:
-            raise RuntimeError("step: a closure unscales by itself, but unscale_() or step() was already called for this optimizer")
+            raise RuntimeError("step: a closure unscales by itself, but unscale_() or step() was already called for this optimizer since the last "
+                               "update(); leave unscale_() out, and call scaler.update() once at the end of each iteration")
 
         def found() -> bool:
             mine["stage"] = OptState.READY
@@ -395,11 +399,11 @@ class GradScaler:
         return state
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Continues from a state_dict. RuntimeError when it is empty (from a disabled scaler)."""
+        """Continues from a state_dict. RuntimeError when it is empty (from a disabled scaler); KeyError when it lacks something; TypeError for what
+        is no dict."""
         if not self._enabled:
             return
-        if len(state_dict) == 0:
-            raise RuntimeError("load_state_dict: the state is empty, as a disabled GradScaler saves it")
+        check_state(state_dict)
         self._init_scale = checked_scale(float(state_dict["scale"]))
         self._init_growth_tracker, self._init_overflows = int(state_dict["_growth_tracker"]), int(state_dict.get("_overflows", 0))
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]

@@ -52,14 +52,22 @@ class _Masks:
 
     def __init__(self, scope: Scope, exempt: set) -> None:
         self.scope, self.exempt = scope, exempt
+        self.open: set = set()  # ids of what `number` looks at now: names may stand for each other
 
     # -- numbers ---------------------------------------------------------------------------------------------
 
     def number(self, node: Any) -> Optional[float]:
         """A number that is written in the script, here or where a name gets its value; None for anything else."""
         node = self.scope.resolve(node)
-        if id(node) in self.exempt:
+        if id(node) in self.exempt or id(node) in self.open:
             return None
+        self.open.add(id(node))
+        try:
+            return self._written(node)
+        finally:
+            self.open.discard(id(node))
+
+    def _written(self, node: Any) -> Optional[float]:
         if isinstance(node, ast.Constant):
             return float(node.value) if isinstance(node.value, (int, float)) and abs(node.value) < 1e308 else None
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):

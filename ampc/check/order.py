@@ -317,7 +317,7 @@ def waiting(script: Script) -> Iterator[Found]:
         training = {e.loops for e in script.followed(scope) if e.kind in ("backward", "scaled_backward") and e.loops}
         for e in events:
             if e.kind == "item" and e.loops in training and not e.branches:
-                yield ("item-each-step", e.line, f"{text_of(e.node)} waits for the device in every step",
+                yield ("item-each-step", e.line, f"{text_of(e.node)} waits for the device in every step, which costs time on a GPU",
                        "add up tensors (total += loss.detach()) and call .item() once, after the loop or every so many steps")
 
 

@@ -155,6 +155,11 @@ def speaks_of(node: Any, word: str, scope: Scope) -> bool:
     return any(word in name_of(n).lower() for n in (*names, *behind))
 
 
+def _speaks_of_itself(name: str, value: ast.AST) -> bool:
+    """self.n = self.n * 2 says nothing of what self.n is."""
+    return any(isinstance(n, (ast.Name, ast.Attribute)) and text_of(n) == name for n in ast.walk(value))
+
+
 def _shared(script: Script) -> Dict[str, ast.expr]:
     """NEG, self.low, Net.low -> value, of names that are assigned once in the module, a class, or through self."""
     kept: Optional[Dict[str, ast.expr]] = getattr(script, "shared", None)
@@ -176,7 +181,8 @@ def _shared(script: Script) -> Dict[str, ast.expr]:
         elif isinstance(node, ast.Global):
             for name in node.names:
                 found.setdefault(name, []).append(None)
-    script.shared = {name: values[0] for name, values in found.items() if len(values) == 1 and values[0] is not None}  # type: ignore[attr-defined]
+    once = {name: values[0] for name, values in found.items() if len(values) == 1 and values[0] is not None}
+    script.shared = {name: value for name, value in once.items() if not _speaks_of_itself(name, value)}  # type: ignore[attr-defined]
     return script.shared  # type: ignore[attr-defined]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import List, NamedTuple
 
+from ..doctor.rules import NOTES
 from . import constants, functions, numerics, order, ranks, updates
 from .reader import Script
 
@@ -18,14 +20,25 @@ class Finding(NamedTuple):
     message: str
     fix: str
 
+    @property
+    def is_note(self) -> bool:
+        """Whether it is about speed alone."""
+        return self.rule in NOTES
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.rule}: {self.message}; {self.fix}"
+        return f"{self.file}:{self.line}: {'note: ' if self.is_note else ''}{self.rule}: {self.message}; {self.fix}"
 
 
 def check_source(source: str, file: str = "<string>") -> List[Finding]:
     """What is wrong in a script's text, by line; nothing in one that computes with another package than torch. SyntaxError where it is not
-    Python. ``# ampc: ignore`` on a line silences it, ``# ampc: ignore[rule, rule]`` these rules."""
-    script, lines = Script(source, file), source.splitlines()
+    Python, ValueError where it is nested too deeply. ``# ampc: ignore`` on a line silences it, ``# ampc: ignore[rule, rule]`` these rules."""
+    try:
+        return _found(Script(source, file), file, source.splitlines())
+    except RecursionError:
+        raise ValueError(f"an expression is nested more deeply than Python's recursion limit of {sys.getrecursionlimit()} allows to read") from None
+
+
+def _found(script: Script, file: str, lines: List[str]) -> List[Finding]:
     if script.of_others:
         return []
     rules = [*order.RULES, *updates.RULES, *numerics.RULES, functions.check, constants.check, ranks.check]
@@ -39,7 +52,7 @@ def _silenced(line: str, rule: str) -> bool:
 
 
 def check_file(path: str) -> List[Finding]:
-    """Of a file. OSError, SyntaxError, and ValueError for one that is not text."""
+    """Of a file. OSError, SyntaxError, and ValueError for one that is not text, or is nested too deeply."""
     import tokenize
 
     with tokenize.open(path) as f:

@@ -37,6 +37,8 @@ def _advise(args: argparse.Namespace) -> int:
         print(advice)
         if args.policy and advice.policy is not None:
             advice.policy.save(args.policy)
+    except BrokenPipeError:  # the reader of the output has left
+        raise
     except (OSError, RuntimeError) as error:
         print(f"ampc advise: {error}", file=sys.stderr)
         return 1

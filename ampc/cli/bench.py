@@ -45,6 +45,8 @@ def _bench(args: argparse.Namespace) -> int:
                 f.write("[" + ",\n".join(found.to_json() for found in done) + "]\n")
         if args.picture:
             done[-1].save(args.picture)
+    except BrokenPipeError:  # the reader of the output has left
+        raise
     except (ImportError, OSError, RuntimeError, SyntaxError, TypeError, ValueError) as error:
         print(f"ampc bench: {error}", file=sys.stderr)
         return 1

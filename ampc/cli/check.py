@@ -14,8 +14,8 @@ from ._common import examples
 def add_check(commands: Any) -> None:
     """Adds the subcommand."""
     parser = commands.add_parser("check", help="find misuse of mixed precision in scripts without running them",
-                                 description="Reads PyTorch or ampc scripts. Exits with 0: nothing found, 1: something was, 2: a file "
-                                 "could not be read. `# ampc: ignore[rule]` at the end of a line silences a rule there.",
+                                 description="Reads PyTorch or ampc scripts. Exits with 0: nothing found but notes about speed, 1: something was, "
+                                 "2: a file could not be read. `# ampc: ignore[rule]` at the end of a line silences a rule there.",
                                  epilog=examples("ampc check train.py", "ampc check src/ examples/              every .py file in these folders",
                                                  "ampc check --format json src/          for other programs",
                                                  "ampc check --format github src/        annotations on GitHub"))
@@ -65,8 +65,8 @@ def _check(args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps([f._asdict() for f in found], indent=2))
     for f in found if args.format != "json" else []:
-        github = f"::warning file={f.file},line={f.line},title=ampc {f.rule}::{f.message}; {f.fix}"
+        github = f"::{'notice' if f.is_note else 'warning'} file={f.file},line={f.line},title=ampc {f.rule}::{f.message}; {f.fix}"
         print(github if args.format == "github" else str(f))
     if args.format == "text" and not found and not unread:
         print(f"no findings in {read} file{'s' * (read != 1)}")
-    return 2 if unread else 1 if found else 0
+    return 2 if unread else 1 if any(not f.is_note for f in found) else 0

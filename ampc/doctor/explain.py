@@ -15,6 +15,7 @@ TILES = "tiles"
 COPIES = {"used": "reused", "packed": "made", "renewed": "renewed by an optimizer", "refused": "not kept for lack of memory"}
 MOST = 25  # operators that are shown
 CAST_BEFORE = ("flash_attention", "flash_attention_backward")  # products in 16 bits that autocast does not cast for
+HALVES = (_C.float16, _C.bfloat16)
 SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
 
 
@@ -102,7 +103,7 @@ class Explain(Watcher):
         entry[2] += nanoseconds / 1e9
 
     def _why(self, op: str, floats: list, out: Any, low: Any) -> Tuple[str, str]:
-        if low is not None:
+        if low in HALVES:  # otherwise it computes in float32 and reads 16-bit inputs in place
             return _text(low), "autocast: products in 16 bits"
         if _C._running() is not None:
             return _text(out.dtype), "backward: the dtype that forward chose"
@@ -130,7 +131,7 @@ class Explain(Watcher):
     @staticmethod
     def _obstacle(shape: Optional[Tuple[int, ...]], size: int, floats: list, low: Any) -> str:
         dtype = low if low is not None else floats[0].dtype if floats else None
-        if dtype not in (_C.float16, _C.bfloat16):
+        if dtype not in HALVES:
             return f"it ran in {_text(dtype)}: " + ("autocast leaves float64 alone" if dtype == _C.float64 else "no autocast region is open")
         on_gpu = floats[0].is_cuda
         if not on_gpu and not _C._has_units(dtype):

@@ -184,7 +184,8 @@ def before_clip(params: List[Any], what: str, limit: Optional[float]) -> None:
         return
     text = f"{what} is called on gradients that are still multiplied by {_times(scale)}"
     if limit is not None and scale:
-        text += f": a limit of {limit:g} limits the unscaled gradients to {limit / scale:.3g}, so the weights hardly change"
+        text += (f": a limit of {limit:g} limits the unscaled gradients to {limit / scale:.3g}. SGD then hardly changes the weights; the steps of "
+                 "Adam, AdamW and RMSprop, which divide by the gradients' size, no longer depend on the limit")
     elif scale:
         text += f": its result is {scale:g} times too large"
     report("clip-scaled-gradients", text, "call scaler.unscale_(optimizer) after the last backward() and before clipping; scaler.step() "

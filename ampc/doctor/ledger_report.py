@@ -25,8 +25,16 @@ class LedgerReport:
         self.ledger, self._scale = scaler.ledger, scaler.get_scale()
 
     def _rows(self) -> List[List[str]]:
-        """One a skipped step, the last ones."""
-        return [_row(step, self.ledger.cause(step)[0]) for step in self.ledger.skipped[-ROWS:]]
+        """One a skipped step: of many the first, which those that follow may come of, and the last ones."""
+        skipped = self.ledger.skipped
+        shown = skipped if len(skipped) <= ROWS else [skipped[0], *skipped[1 - ROWS:]]
+        return [_row(step, self.ledger.cause(step)[0]) for step in shown]
+
+    def _left_out(self) -> List[str]:
+        """A sentence on the skipped steps that have no row."""
+        n = len(self.ledger.skipped) - ROWS
+        steps = "1 skipped step is" if n == 1 else f"{n} skipped steps are"
+        return [f"{steps} left out between the first one and the last {ROWS - 1}; scaler.ledger.skipped has all"] if n > 0 else []
 
     def _heading(self) -> str:
         total, kept, skipped = self.ledger.total, len(self.ledger), len(self.ledger.skipped)
@@ -55,7 +63,7 @@ class LedgerReport:
         rows = self._rows()
         if rows:
             lines += text_lines([HEADER, *rows], WORDS)
-        lines += self._causes()
+        lines += [*self._left_out(), *self._causes()]
         return "\n".join([line for line in [*lines, self._ranges()] if line])
 
     __repr__ = __str__
@@ -65,7 +73,7 @@ class LedgerReport:
         rows = self._rows()
         if rows:
             parts.append(html_table([HEADER, *rows], WORDS))
-        parts += [f"<p>{html.escape(line)}</p>" for line in [*self._causes(), self._ranges()] if line]
+        parts += [f"<p>{html.escape(line)}</p>" for line in [*self._left_out(), *self._causes(), self._ranges()] if line]
         if len(self.ledger):
             try:
                 picture = base64.b64encode(self._png()).decode()

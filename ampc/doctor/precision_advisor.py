@@ -217,11 +217,12 @@ class Advice:
 
 
 class Subject:
-    """A model whose steps are measured, from one state. ValueError for fewer than 2 steps."""
+    """A model whose steps are measured, from one state. ValueError for fewer than 2 steps; TypeError for a loss that the batch does not fit."""
 
     def __init__(self, model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, steps: int) -> None:
         if steps < 2:
             raise ValueError(f"`steps` must be 2 or more, got {steps}")
+        _check_loss(batch, loss_fn)
         self.model, self.batch, self.loss_fn, self.optimizer, self.steps = model, batch, loss_fn, optimizer, steps
         self.weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
         self.memory = copy.deepcopy(optimizer.state_dict())
@@ -311,9 +312,30 @@ def precisions(kind: str) -> List[str]:
 def _loss(model: Any, batch: Any, loss_fn: Callable[..., Any]) -> Any:
     if isinstance(batch, dict):
         return loss_fn(model(**batch))
-    if isinstance(batch, (tuple, list)) and len(batch) > 1:
+    if _has_target(batch):
         return loss_fn(model(*batch[:-1]), batch[-1])
     return loss_fn(model(batch[0] if isinstance(batch, (tuple, list)) else batch))
+
+
+def _has_target(batch: Any) -> bool:
+    return isinstance(batch, (tuple, list)) and len(batch) > 1
+
+
+def _check_loss(batch: Any, loss_fn: Callable[..., Any]) -> None:
+    """TypeError where a loss function takes another number of arguments than the batch leads to."""
+    import inspect
+
+    call, many = ("loss_fn(model(*inputs), target)", 2) if _has_target(batch) else ("loss_fn(model(batch))", 1)
+    try:
+        signature = inspect.signature(getattr(loss_fn, "forward", loss_fn))
+    except (TypeError, ValueError):  # not told, or nothing that can be called
+        return
+    try:
+        signature.bind(*[None] * many)
+    except TypeError as error:
+        name = type(loss_fn).__name__ if hasattr(loss_fn, "forward") else getattr(loss_fn, "__name__", "the function")
+        raise TypeError(f"`batch` is a {type(batch).__name__}, so the loss is {call}, which {name} does not take: {error}. Pass (inputs, target) for "
+                        "a loss of an output and a target; one Tensor, or a dict, for a loss of the output alone") from None
 
 
 def _error(grads: List[Any], exact: List[Any]) -> float:

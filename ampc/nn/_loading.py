@@ -28,10 +28,11 @@ def kind_of(value: Any) -> str:
 
 def hint(missing: List[str], unexpected: List[str]) -> str:
     """What keys that do not fit come from, where that can be told."""
-    stems = {u[:-len(m)] for u, m in zip(unexpected, missing) if u.endswith("." + m)}
-    if len(unexpected) == len(missing) and len(stems) == 1:
-        stem = stems.pop()
-        return f"\n  (every key begins with {stem!r}, as a wrapper such as DataParallel saves it: {{k[{len(stem)}:]: v for k, v in state.items()}})"
+    first = missing[0] if missing else ""
+    for stem in (u[:-len(first)] for u in unexpected if u.endswith("." + first)):
+        if all(u.startswith(stem) for u in unexpected) and {stem + m for m in missing} <= set(unexpected):  # which may have more: counts of batches
+            return (f"\n  (every key begins with {stem!r}, as a wrapper such as DataParallel or torch.compile saves it: "
+                    f"{{k[{len(stem)}:]: v for k, v in state.items()}})")
     if {"state_dict", "model", "model_state_dict", "optimizer"} & set(unexpected):
         return "\n  (this is a checkpoint with several parts; pass the part that is the model's)"
     return ""

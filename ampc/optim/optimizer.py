@@ -288,8 +288,8 @@ class Optimizer(HasHooks):
         for i, group in enumerate(saved):
             lacking = sorted(self.defaults.keys() - group.keys() - _ADDED_LATER)
             if lacking:
-                raise KeyError(f"{type(self).__name__}: group {i} of the state has the options {sorted(group.keys() - {'params'})} and lacks {lacking}; "
-                               f"it is of another kind of optimizer. Load a state that {type(self).__name__} saved, or start without one")
+                raise KeyError(f"{type(self).__name__}: group {i} of the state has the options {sorted(group.keys() - {'params'})} and lacks "
+                               f"{lacking}; it is of another kind of optimizer. Load a state that {type(self).__name__} saved, or start without one")
 
     def __getstate__(self) -> Dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}

@@ -41,8 +41,10 @@ def run(program: str, args: List[str], find: Callable[[str], Program] = programs
 
 
 def load(path: str, name: str) -> ModuleType:
-    """The file's module, with ampc in torch's place, not as ``__main__``. OSError and what its code raises; ValueError for no Python file."""
+    """The file's module, with ampc in torch's place, not as ``__main__``, and without the command's arguments. OSError and what its code raises;
+    ValueError for no Python file, and for one that ends Python."""
     hook.install()
+    sys.argv[:] = [path]
     sys.path[0:0] = [os.path.dirname(os.path.abspath(path))]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -51,8 +53,11 @@ def load(path: str, name: str) -> ModuleType:
     sys.modules[name] = module  # where dataclasses and type hints look for the names that annotations hold
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException as error:
         sys.modules.pop(name, None)
+        if isinstance(error, SystemExit):
+            raise ValueError(f"{path} ends Python when it is imported (exit status {error.code}), as argparse does where arguments are missing; put "
+                             "what it does as a program under `if __name__ == '__main__':`") from None
         raise
     return module
 

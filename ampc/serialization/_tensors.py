@@ -65,8 +65,8 @@ class Mapper:
         try:
             return t.to(found)
         except _C.NoGPU as error:
-            raise RuntimeError(f"load: map_location asks to deserialize a tensor on the CUDA device '{found}', and cuda.is_available() is False; pass "
-                               "map_location=\"cpu\"") from error
+            raise RuntimeError(f"load: map_location asks to deserialize a tensor on the CUDA device '{found}', and cuda.is_available() is False; "
+                               "pass map_location=\"cpu\"") from error
 
 
 def check_reach(t: Tensor, path: str) -> None:
