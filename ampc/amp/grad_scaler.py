@@ -4,8 +4,8 @@ float16 has no numbers below 6e-8, where many gradients lie. The loss is multipl
 divided by it after. When a gradient overflows, the step is skipped and the scale lowered; after ``growth_interval`` good steps it is
 raised. Source: torch.amp.GradScaler.
 
-This file checks the order of calls. ``_scale.py`` defines what a scale is, ``_unscale.py`` divides gradients, and ``_optimizers.py`` defines
-what an optimizer offers. ``ampc/_events.py`` passes events on to diagnosis.
+This file checks the order of calls. ``_scale.py`` defines what a scale is, ``_unscale.py`` divides gradients, ``_options.py`` has the options, and
+``_optimizers.py`` defines what an optimizer offers. ``ampc/_events.py`` passes events on to diagnosis.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ._gate import Gate
 from ._host_scale import HostScale, NanStreak
 from ._ledger import GradStats, loss_behind
 from ._optimizers import leave_step_out, step_that_unscales, step_with_closure, takes_scaler, why_wait
+from ._options import ScaleOptions
 from ._parts import stats_of_all
 from ._scale import Scale, check_kind, check_scaling, check_state, checked_scale, each_tensor
 from ._unscale import divide_by_number, gradients_of, no_gradients
@@ -56,7 +57,7 @@ def _tell_of_replay(scaler: Any, optimizer: Any, scale: Any, loss: Any, found_in
     announce.step_decided(scaler, optimizer, scale, loss, found, copies)
 
 
-class GradScaler:
+class GradScaler(ScaleOptions):
     """Scales losses and unscales gradients.
 
     Args:
@@ -338,8 +339,6 @@ class GradScaler:
         culprit = self.last_step.culprit if self.last_step else None
         return culprit.name if culprit else "?"
 
-    # -- getters and setters ----------------------------------------------------------------------------------
-
     def get_scale(self) -> float:
         """The current scale; 1.0 when disabled."""
         if not self._enabled:
@@ -347,44 +346,6 @@ class GradScaler:
         scale = self._init_scale if self._state is None else self._state.scale
         announce.scale_read(scale)
         return scale
-
-    def get_growth_factor(self) -> float:
-        """The factor by which the scale grows."""
-        return self._growth_factor
-
-    def set_growth_factor(self, new_factor: float) -> None:
-        """Sets the factor by which the scale grows, > 1."""
-        self._set_option("growth_factor", new_factor)
-
-    def get_backoff_factor(self) -> float:
-        """The factor by which the scale shrinks."""
-        return self._backoff_factor
-
-    def set_backoff_factor(self, new_factor: float) -> None:
-        """Sets the factor by which the scale shrinks, in (0, 1)."""
-        self._set_option("backoff_factor", new_factor)
-
-    def get_growth_interval(self) -> int:
-        """Steps without overflow before the scale grows."""
-        return self._growth_interval
-
-    def set_growth_interval(self, new_interval: int) -> None:
-        """Sets how many steps without overflow come before the scale grows."""
-        self._set_option("growth_interval", new_interval)
-
-    def _set_option(self, name: str, value: float) -> None:
-        setattr(self, f"_{name}", value)
-        if self._state is not None:
-            setattr(self._state, name, value)
-
-    def _get_growth_tracker(self) -> int:
-        if not self._enabled:
-            return 0
-        return self._init_growth_tracker if self._state is None else self._state.growth_tracker
-
-    def is_enabled(self) -> bool:
-        """Whether losses are scaled."""
-        return self._enabled
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
