@@ -567,3 +567,30 @@ def test_a_norm_that_is_divided_by_a_scale_that_was_read_before(late):
     norms = [p.grad.norm() / scale for p in names["model"].parameters()]
     names["scaler"].step(names["optimizer"])
     assert norms and [r.rule for r in doctor.reports() if r.rule != "scaler-without-fp16"] == (["clip-scaled-gradients"] if late else [])
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_what_clipping_scaled_gradients_does_is_true(name):
+    """The report: SGD hardly moves, and the steps of those that divide by the gradients' size do not depend on the limit."""
+    def moved(limit, unscale):
+        ampc.manual_seed(0)
+        net = nn.Linear(4, 3)
+        start = net.weight.detach().clone()
+        opt, scaler = getattr(ampc.optim, name)(net.parameters(), lr=0.01), GradScaler("cuda" if ON_GPU else "cpu")
+        for _ in range(10):
+            opt.zero_grad()
+            scaler.scale(net(ampc.randn(16, 4)).square().mean()).backward()
+            if unscale:
+                scaler.unscale_(opt)
+            nn.utils.clip_grad_norm_(net.parameters(), limit)
+            scaler.step(opt)
+            scaler.update()
+        return (net.weight.detach() - start).norm().item()
+
+    with doctor.off(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        right, wrong, tenfold = moved(1.0, True), moved(1.0, False), moved(10.0, False)
+    if name == "SGD":
+        assert wrong < 1e-3 * right and tenfold == pytest.approx(10 * wrong, rel=0.05)
+    else:  # but for eps, 1e-8 beside gradients of some 1e-6
+        assert wrong > 0.5 * right and tenfold == pytest.approx(wrong, rel=0.05)
