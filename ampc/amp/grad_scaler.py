@@ -5,8 +5,7 @@ divided by it after. When a gradient overflows, the step is skipped and the scal
 raised. Source: torch.amp.GradScaler.
 
 This file checks the order of calls. ``_scale.py`` defines what a scale is, ``_unscale.py`` divides gradients, ``_options.py`` has the options, and
-``_optimizers.py`` defines what an optimizer offers. ``ampc/_events.py`` passes events on to diagnosis.
-"""
+``_optimizers.py`` defines what an optimizer offers. ``ampc/_events.py`` passes events on to diagnosis."""
 
 from __future__ import annotations
 
