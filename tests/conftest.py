@@ -82,7 +82,9 @@ def pytest_collection_finish():
 
 @pytest.fixture
 def torch():
-    return pytest.importorskip("torch")
+    found = pytest.importorskip("torch")
+    found.distributions.Distribution.set_default_validate_args(True)  # which torch.compile of another test turns off
+    return found
 
 
 @pytest.fixture

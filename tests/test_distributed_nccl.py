@@ -333,7 +333,7 @@ rank = dist.get_rank()
 ampc.cuda.set_device(rank)
 x = ampc.ones(3, device="cuda") * (rank + 1)
 dist.all_reduce(x)
-print(x.tolist(), dist.get_backend())
+sys.stdout.write(f"{{x.tolist()}} {{dist.get_backend()}}\\n")  # at once: all write to one pipe
 """
 
 
@@ -379,7 +379,7 @@ sys.exit(max(p.wait() for p in started))
 def test_srun_starts_them(tmp_path, simulator, program):
     """A stand-in for srun: two tasks on the first host of its list, one on the second, and no PMI that mpi4py would know."""
     (tmp_path / "srun.py").write_text(SRUN)
-    (tmp_path / "train.py").write_text(MEETS.format("'nccl'") + "import os\nprint(os.environ['LOCAL_RANK'], os.environ['LOCAL_WORLD_SIZE'])\n")
+    (tmp_path / "train.py").write_text(MEETS.format("'nccl'") + "import os\nsys.stdout.write(f\"{os.environ['LOCAL_RANK']} {os.environ['LOCAL_WORLD_SIZE']}\\n\")\n")
     done = subprocess.run([sys.executable, "srun.py", "2,1", sys.executable, *program, "20"], cwd=tmp_path, env={**os.environ, **simulator,
                           "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0 and done.stdout.count("[6.0, 6.0, 6.0] nccl") == 3, done.stderr
