@@ -7,6 +7,7 @@ from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
+from ...autograd.engine import call_after_backward
 from ...autograd.grad_mode import no_grad
 from ...distributed._passes import Passes
 from ...distributed.collectives import all_reduce
@@ -63,12 +64,26 @@ class Reducer:
     def _ready(self, number: int) -> None:
         if not self._order:
             self.passes.begin_backward()
+            if self.finds_unused:
+                call_after_backward(self._end_without_rest)
             for other in sorted(self.unused - {number}):
                 self._fill(other)
         self._order.append(number)
         if number in self.unused:
             self.unused.discard(number)
         self._fill(number)
+        self._leave_full()
+
+    def _end_without_rest(self) -> None:
+        """Ends a pass whose loss did not depend on all outputs: what it has not reached counts as unused."""
+        if self._order:
+            with no_grad():
+                for bucket in self._buckets:
+                    for number in sorted(bucket.waits):
+                        self._fill(number)
+                self._leave_full()
+
+    def _leave_full(self) -> None:
         while self._next < len(self._buckets) and not self._buckets[self._next].waits:
             self._leave(self._buckets[self._next])
             self._next += 1
@@ -187,6 +202,9 @@ class Reducer:
     def check_finished(self) -> None:
         """RuntimeError, which names parameters, where the last pass has not reached all."""
         names = self.missing()
+        if names and self.finds_unused:
+            raise RuntimeError(f"DistributedDataParallel: an error has ended the last backward pass before {self._first(names)} got a gradient, so "
+                               "the ranks' gradients were not averaged; begin again from a checkpoint")
         if names:
             raise RuntimeError(f"DistributedDataParallel: the last backward pass gave no gradient to {self._first(names)}, so the ranks' gradients "
                                "were not averaged. Every output must enter the loss; for models of which a pass uses a part, set "
