@@ -196,6 +196,7 @@ def modules_that_differ(rank, size):
     same_everywhere(row(model))
     raised(RuntimeError, "no parameter of the module requires gradients", DDP, nn.ReLU())
     raised(ValueError, "a process trains on one device", DDP, model, device_ids=[0, 1])
+    assert DDP(model).device == model.last.weight.device
 
 
 @ranks.ranks(2)

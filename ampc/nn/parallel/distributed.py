@@ -171,6 +171,11 @@ class DistributedDataParallel(Module, Joinable):
         return _JoinHook(self)
 
     @property
+    def device(self) -> Any:
+        """The device of its first parameter."""
+        return self.join_device
+
+    @property
     def join_device(self) -> Any:
         """The device of its first parameter."""
         return next(self.module.parameters()).device
