@@ -183,6 +183,20 @@ def outputs_beside_the_loss(rank, size):
 
 
 @ranks.ranks(2)
+def two_passes_where_one_is_meant(rank, size):
+    """The second head's gradients end the pass, whose average has the first head's part of the body alone."""
+    model = DDP(made(Heads))
+    x, y = share(rank, size)
+    first, second = model(x)["heads"]
+    F.cross_entropy(first, y).backward(retain_graph=True)
+    raised(RuntimeError, "has got a second gradient after all gradients were averaged", F.cross_entropy(second, y).backward)
+    model = DDP(made(Heads))
+    both = [sum(F.cross_entropy(o, y) for o in model(x)["heads"]) for _ in range(2)]
+    for loss in both:  # each of which reaches all
+        loss.backward()
+
+
+@ranks.ranks(2)
 def modules_that_differ(rank, size):
     model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2 + rank))
     raised(RuntimeError, "1.weight of rank 0 is float32 [2, 3] trained, and 1.weight of rank 1 is float32 [3, 3] trained", DDP, model)
