@@ -22,7 +22,7 @@ refused: all_gather_coalesced all_reduce_coalesced get_backend_config new_subgro
     recv_object_list rendezvous send_object_list split_group set_debug_level get_debug_level register_rendezvous_handler _get_pg_default_device
 
 [torch.distributed.constants]
-training in several processes is not there yet
+this part of torch.distributed is not there yet; docs/compatibility/library_names.md lists what is
 is: default_pg_timeout=_library_functions.default_pg_timeout
 
 [torch.distributed.device_mesh]
@@ -65,7 +65,7 @@ refused: replicate share_comm_ctx enable_wrap wrap lambda_auto_wrap_policy size_
     transformer_auto_wrap_policy always_wrap_policy _module_wrap_policy _get_module_fsdp_state
 
 [torch.distributed._functional_collectives]
-training in several processes is not there yet; run one process, without torch.distributed
+this part of torch.distributed is not there yet; docs/compatibility/library_names.md lists what is
 class: AsyncCollectiveTensor
 refused: all_gather_tensor all_to_all_single all_to_all_single_autograd permute_tensor wait_tensor all_reduce reduce_scatter_tensor broadcast
 
@@ -109,7 +109,7 @@ refused: async_save load_state_dict save_state_dict load_sharded_optimizer_state
     consolidate_safetensors_files
 
 [torch.distributed.nn .functional]
-training in several processes is not there yet; run one process, without torch.distributed
+this part of torch.distributed is not there yet; docs/compatibility/library_names.md lists what is
 refused: all_gather all_reduce broadcast gather reduce scatter all_to_all reduce_scatter
 
 [torch.distributed.optim]
@@ -145,7 +145,7 @@ itself: _require_initialized
 
 [torch.distributed.utils torch.distributed._state_dict_utils torch.distributed._shard torch.distributed._shard.sharded_tensor
     torch.distributed._shard.api torch.distributed._tools torch.distributed._symmetric_memory]
-training in several processes is not there yet; run one process
+this part of torch.distributed is not there yet; docs/compatibility/library_names.md lists what is
 class: ShardedTensor Shard
 refused: _sync_module_states _verify_param_shape_across_processes load_with_process_group _offload_state_dict_to_cpu enable_symm_mem_for_group
 """

@@ -153,6 +153,49 @@ def unused_parameters(rank, size):
     raised(RuntimeError, "gave no gradient to b.weight, b.bias, never.weight, never.bias", plain, x, 0)
 
 
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.heads = nn.Linear(6, 4), nn.ModuleList([nn.Linear(4, 3) for _ in range(2)])
+
+    def forward(self, x):
+        return {"heads": [head(self.body(x)) for head in self.heads]}
+
+
+@ranks.ranks(2)
+def outputs_beside_the_loss(rank, size):
+    for options in ({"find_unused_parameters": True}, {"find_unused_parameters": True, "gradient_as_bucket_view": True, "bucket_cap_mb": 1e-5}):
+        model, one = DDP(made(Heads), **options), made(Heads)
+        for step in range(4):
+            used = [(step % 2,), (rank,), (0, 1)][min(step, 2)]  # by this rank's loss
+            model.zero_grad()
+            one.zero_grad()
+            x, y = share(rank, size, step)
+            outputs = model(x)["heads"]
+            sum(F.cross_entropy(outputs[i], y) for i in used).backward()
+            for r in range(size):
+                x, y = share(r, size, step)
+                outputs = one(x)["heads"]
+                (sum(F.cross_entropy(outputs[i], y) for i in (used if step != 1 else (r,))) / size).backward()
+            for (name, p), q in zip(model.module.named_parameters(), one.parameters()):
+                assert (p.grad is None) == (q.grad is None), (step, name)
+                assert q.grad is None or ampc.allclose(p.grad, q.grad, atol=1e-6), (step, name)
+
+
+@ranks.ranks(2)
+def two_passes_where_one_is_meant(rank, size):
+    """The second head's gradients end the pass, whose average has the first head's part of the body alone."""
+    model = DDP(made(Heads))
+    x, y = share(rank, size)
+    first, second = model(x)["heads"]
+    F.cross_entropy(first, y).backward(retain_graph=True)
+    raised(RuntimeError, "has got a second gradient after all gradients were averaged", F.cross_entropy(second, y).backward)
+    model = DDP(made(Heads))
+    both = [sum(F.cross_entropy(o, y) for o in model(x)["heads"]) for _ in range(2)]
+    for loss in both:  # each of which reaches all
+        loss.backward()
+
+
 @ranks.ranks(2)
 def modules_that_differ(rank, size):
     model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2 + rank))
@@ -167,6 +210,7 @@ def modules_that_differ(rank, size):
     same_everywhere(row(model))
     raised(RuntimeError, "no parameter of the module requires gradients", DDP, nn.ReLU())
     raised(ValueError, "a process trains on one device", DDP, model, device_ids=[0, 1])
+    assert DDP(model).device == model.last.weight.device
 
 
 @ranks.ranks(2)

@@ -178,7 +178,9 @@ def zero_with_groups(rank, size):
     for number in range(2):
         model = DDP(made())
         optimizer, rest = list(optimizers(model))[number]
+        optimizer.param_groups[0]["momentum"] = 0.8
         optimizer.add_param_group({"params": rest, "momentum": 0.5})
+        assert [g["momentum"] for g in optimizer.param_groups] == [0.8, 0.5]
         schedule = ampc.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
         for step in range(3):
             x, y = share(rank, size, step)

@@ -107,6 +107,33 @@ def what_does_not_lie_in_a_row(rank, size):
         assert float((y @ w).max()) == 64.0 * sum(range(size))
 
 
+@ranks.ranks(2, 3, 4, programs=PROGRAMS)
+def inputs_in_the_memory_of_outputs(rank, size):
+    """Wherever in it: the results are those of an input apart."""
+    for n in (7, 300_000):
+        parts = [values(r, "float32", n) for r in range(size)]
+        wholes = [values(r, "float32", n * size) for r in range(size)]
+        all_ = ampc.cat(parts)
+        for at in (n * rank, 0, 1, n * size - 1):
+            for async_op in (False, True):
+                row = ampc.zeros(n * size + n)
+                out, x = row[:n * size], row[at:at + n]
+                x.copy_(parts[rank])
+                work = dist.all_gather_into_tensor(out, x, async_op=async_op)
+                assert (work is None or work.wait()) and ampc.equal(out, all_), (n, at)
+                row = ampc.cat([wholes[rank], ampc.zeros(n)])
+                out, x = row[at:at + n], row[:n * size]
+                work = dist.reduce_scatter_tensor(out, x, async_op=async_op)
+                assert work is None or work.wait()
+                near(out, Op.SUM, [t[n * rank:n * (rank + 1)] for t in wholes])
+        x = wholes[rank].clone()
+        dist.all_to_all_single(x, x)
+        assert ampc.equal(x, ampc.cat([t[n * rank:n * (rank + 1)] for t in wholes]))
+        row = ampc.cat([wholes[rank], ampc.zeros(1)])
+        dist.all_to_all_single(row[1:], row[:-1])
+        assert ampc.equal(row[1:], x)
+
+
 @ranks.ranks(2, 4, programs=PROGRAMS)
 def nan_is_in_every_rank(rank, size):
     for n in (10, 300_000):

@@ -1,11 +1,14 @@
 """ampc.distributed in 2 and 4 processes, against NumPy and one process. ``ranks.py`` and ``distributed_training.py`` hold what the processes run,
 all of it in one launch for each number of processes."""
 
+import functools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -189,6 +192,42 @@ if dist.get_rank() == 1:
     {}
 dist.all_reduce(torch.ones(3))
 """
+
+
+GOES_ON = """
+import os, time
+import ampc.distributed as dist
+dist.init_process_group()
+open(f"{dist.get_rank()}.pid", "w").write(str(os.getpid()))
+dist.barrier()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="SIGKILL to a parent is told on Linux alone")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_ranks_end_with_their_launcher(tmp_path, number):
+    """Which alone gets the signal."""
+    (tmp_path / "train.py").write_text(GOES_ON)
+    command = [sys.executable, "-m", "ampc", "run", "--nproc", "2", "train.py"]
+    env = {**os.environ, "PYTHONPATH": str(Path(ranks.ampc.__file__).parent.parent)}
+    handles = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=handles) as running:
+        assert "ready" in running.stdout.readline()
+        pids = [int((tmp_path / f"{rank}.pid").read_text()) for rank in range(2)]
+        running.send_signal(number)
+        end = time.monotonic() + 30  # the ranks sleep longer
+        while any(map(runs, pids)) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert not any(map(runs, pids))
 
 
 @pytest.mark.parametrize("before, how, status, text", [(("--nproc", "2"), "sys.exit(3)", 3, "3"), (("--nproc", "2"), "sys.exit('no data')", 1, "1: no data"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 from .. import _C, _ops
 from .._C import Tensor
@@ -68,6 +68,17 @@ def placing(outs: List[Tensor], moved: Tensor) -> Callable[[], None]:
     if len(outs) == 1 and outs[0].numel() == moved.numel():
         return lambda: bring_back(outs[0], moved)
     return lambda: spread(outs, moved.view(-1))
+
+
+def apart(given: Tensor, moved: Tensor, place: Optional[int] = None) -> Tensor:
+    """``given``, or a copy where it lies in the memory of ``moved``, which is written while others read. The shorter of the two may be part
+    ``place`` of the longer. Both lie in a row."""
+    begin, to = _C._address(given), _C._address(moved)
+    size, room = given.numel() * given.element_size(), moved.numel() * moved.element_size()
+    if begin + size <= to or to + room <= begin:
+        return given
+    in_place = place is not None and (begin - to if size <= room else to - begin) == place * min(size, room)
+    return given if in_place else given.clone()
 
 
 def settled(t: Tensor) -> Tensor:

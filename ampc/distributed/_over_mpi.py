@@ -11,7 +11,7 @@ from .. import _ops
 from .._C import Tensor
 from . import _mpi, _over_hosts
 from ._agreement import agree, check, described, submit
-from ._memory import bring_back, memory, placing, row, settled
+from ._memory import apart, bring_back, memory, placing, row, settled
 from ._shared import MOST
 from .reductions import HALVES, ReduceOp, type_and_op, type_of_bytes, widened
 from .work import Message, Transfer, Work
@@ -26,6 +26,10 @@ class OverMPI:
 
     def __init__(self, group: ProcessGroup) -> None:
         self._group = group
+
+    def _place(self) -> Optional[int]:
+        """Which part of all values this rank's may be in their memory: MPI wants two memories."""
+        return self._group.rank() if self._group.on_one_host else None
 
     def all_reduce(self, t: Tensor, op: Any, async_op: bool, result: Any) -> Optional[Work]:
         """In place."""
@@ -83,10 +87,10 @@ class OverMPI:
 
     def reduce_scatter(self, what: str, out: Tensor, parts: List[Tensor], op: Any, async_op: bool, result: Any) -> Optional[Work]:
         """``parts`` in a row are one for each rank."""
-        members, t = self._group, _in_a_row(parts)
-        same, shared = described(what, out, op.name), members.shared
+        members, own = self._group, row(out)
+        t, same, shared = apart(_in_a_row(parts), own, self._place()), described(what, out, op.name), members.shared
         if shared is not None and members.on_one_host:
-            own, all_ = row(out), settled(t)
+            all_ = settled(t)
             divisor = members.size() if op is ReduceOp.AVG else 1
 
             def in_memory() -> None:
@@ -132,9 +136,9 @@ class OverMPI:
 
     def _collect(self, same: str, t: Tensor, outs: List[Tensor], root: Optional[int], async_op: bool, result: Any) -> Optional[Work]:
         """All ranks' values, in the root, or with None in each."""
-        members, MPI, given = self._group, _mpi.start(), row(t)
-        total = t.numel() * members.size() if outs else 0
+        members, MPI, total = self._group, _mpi.start(), t.numel() * self._group.size() if outs else 0
         moved = row(outs[0]) if len(outs) == 1 and outs[0].numel() == total else make.empty(total, dtype=t.dtype, device="cpu")
+        given = apart(row(t), moved, self._place())
         kind, shape = type_of_bytes(MPI, t), f", shape {list(t.shape)}"
         source, target = [memory(MPI, given), given.numel(), kind], [memory(MPI, moved), t.numel(), kind] if outs else None
         shared = members.shared if members.on_one_host and root is None else None
@@ -174,7 +178,7 @@ class OverMPI:
         """Row i of ``parts`` goes to rank i, and that of ``outs`` comes from it; of one tensor each, rows are of so many elements."""
         members, given = self._group, _in_a_row(parts)
         moved = row(outs[0]) if len(outs) == 1 and outs[0].numel() == sum(counts[1]) else make.empty(sum(counts[1]), dtype=given.dtype, device="cpu")
-        MPI, same = _mpi.start(), f"{what} of {given.dtype.name}"
+        MPI, same, given = _mpi.start(), f"{what} of {given.dtype.name}", apart(given, moved)
         kind = type_of_bytes(MPI, given)
         source, target = [memory(MPI, given), counts[0], kind], [memory(MPI, moved), counts[1], kind]
 

@@ -19,7 +19,7 @@ from ..cuda.streams import Event, ExternalStream, current_stream
 from . import _nccl_watch
 from ._agreement import agree, described, submit
 from ._gpus import number_of_gpu, why_no_nccl
-from ._memory import bring_back, placing
+from ._memory import apart, bring_back, placing
 from .errors import DistBackendError
 from .reductions import ReduceOp
 from .work import SLICE, Message, Work, seconds_of
@@ -248,7 +248,8 @@ class OverNCCL:
 
     def reduce_scatter(self, what: str, out: Tensor, parts: List[Tensor], op: Any, async_op: bool, result: Any) -> Optional[Work]:
         """``parts`` in a row are one for each rank."""
-        number, own, given = self._op(what, op, out), _own_row(out), _in_a_row(parts)
+        number, own = self._op(what, op, out), _own_row(out)
+        given = apart(_in_a_row(parts), own, self._group.rank())
         return self._run(out, described(what, out, op.name), "", [(REDUCE_SCATTER, given, own, number, 0)], async_op, result,
                          lambda: bring_back(out, own))
 
@@ -260,8 +261,8 @@ class OverNCCL:
 
     def all_gather(self, what: str, t: Tensor, outs: List[Tensor], async_op: bool, result: Any) -> Optional[Work]:
         """Into tensors of the ranks, or one for all."""
-        given, total = _own_row(t), t.numel() * self._group.size()
-        moved = self._room(outs, total, t)
+        moved = self._room(outs, t.numel() * self._group.size(), t)
+        given = apart(_own_row(t), moved, self._group.rank())
         return self._run(t, described(what, t), _shape(t), [(ALL_GATHER, given, moved, 0, 0)], async_op, result, placing(outs, moved))
 
     def gather(self, t: Tensor, outs: List[Tensor], root: int, async_op: bool, result: Any) -> Optional[Work]:
@@ -275,13 +276,13 @@ class OverNCCL:
     def scatter(self, t: Tensor, parts: List[Tensor], root: int, async_op: bool, result: Any) -> Optional[Work]:
         """``parts`` are empty in others than the root."""
         own = _own_row(t)
-        calls: List[Call] = [(RECV, None, own, 0, root), *((SEND, _own_row(part), None, 0, i) for i, part in enumerate(parts))]
+        calls: List[Call] = [(RECV, None, own, 0, root), *((SEND, apart(_own_row(part), own), None, 0, i) for i, part in enumerate(parts))]
         return self._run(t, described("scatter", t, f"from {root}"), _shape(t), calls, async_op, result, lambda: bring_back(t, own))
 
     def exchange(self, what: str, outs: List[Tensor], parts: List[Tensor], counts: Any, async_op: bool, result: Any) -> Optional[Work]:
         """Row i of ``parts`` goes to rank i, and that of ``outs`` comes from it; of one tensor each, rows are of so many elements."""
-        given, moved = _in_a_row(parts).reshape(-1), self._room(outs, sum(counts[1]), outs[0])
-        flat = moved.view(-1)
+        moved = self._room(outs, sum(counts[1]), outs[0])
+        given, flat = apart(_in_a_row(parts), moved).reshape(-1), moved.view(-1)
         calls: List[Call] = []
         for kind, row, sizes in ((SEND, given, counts[0]), (RECV, flat, counts[1])):
             begin = 0

@@ -16,6 +16,7 @@ from ._hostfile import hosts_of
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
 
 MOST_A_CORE = 4  # processes; a start of more is told to be slow
+SECONDS_TO_END = 5  # for mpiexec, after Ctrl-C
 
 # torchrun's options that say how its processes find each other, which MPI does here.
 _OTHERS = ("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "monitor-interval", "start-method", "role", "log-dir",
@@ -69,8 +70,8 @@ def program(script: str, args: List[str], module: bool = False, options: Any = (
 
 def start_all(nproc: int, command: List[str], max_restarts: int = 0, hostfile: Optional[str] = None) -> int:
     """Runs a command line in so many processes, of this host or of those in ``hostfile``, and returns mpiexec's exit status; 2 where they cannot be
-    started, which is told. Where it is not 0, all are started again, so often at most; TORCHELASTIC_RESTART_COUNT says how often they were. Ctrl-C
-    and SIGTERM end them for good."""
+    started, which is told. Where it is not 0, all are started again, so often at most; TORCHELASTIC_RESTART_COUNT says how often they were. SIGINT
+    and SIGTERM end them for good; on Linux they end with this process, however it ends."""
     try:
         line = _launcher.command(nproc, command, hostfile)
         on_a_host = nproc if hostfile is None else -(-nproc // hosts_of(hostfile, nproc, _launcher.is_open_mpi(line[0])))
@@ -90,10 +91,18 @@ def start_all(nproc: int, command: List[str], max_restarts: int = 0, hostfile: O
     return status
 
 
+def _end_with_parent() -> None:
+    """This process gets SIGTERM when the one that has started it is gone, be it killed."""
+    import ctypes
+
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def _run_once(line: List[str], variables: Dict[str, str]) -> Tuple[int, bool]:
     """mpiexec's exit status, and whether somebody has asked for the end."""
     asked: List[int] = []
-    with subprocess.Popen(line, env=variables) as running:
+    with subprocess.Popen(line, env=variables, preexec_fn=_end_with_parent if sys.platform == "linux" else None) as running:
         def end(number: int, frame: Any) -> None:
             asked.append(number)
             running.terminate()
@@ -101,8 +110,12 @@ def _run_once(line: List[str], variables: Dict[str, str]) -> Tuple[int, bool]:
         before = signal.signal(signal.SIGTERM, end)
         try:
             return running.wait(), bool(asked) or running.returncode < 0  # below 0: somebody has killed mpiexec
-        except KeyboardInterrupt:  # which mpiexec has got, too, and ends the processes
-            running.wait()
+        except KeyboardInterrupt:  # by Ctrl-C mpiexec has got it, too, and ends the processes; of kill(1) it knows nothing
+            try:
+                running.wait(SECONDS_TO_END)
+            except subprocess.TimeoutExpired:
+                running.terminate()
+                running.wait()
             return 130, True
         finally:
             signal.signal(signal.SIGTERM, before)

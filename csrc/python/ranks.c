@@ -270,6 +270,14 @@ static PyObject *run_at_once(running *c, ac_rank_call *call, int op, PyObject *o
 
 enum { KIND, TO, FROM, OP, ROOT, N_ARGS };
 
+/* Whether what is read and what is written lie apart, or the shorter one is this rank's part of the longer. */
+static bool lie_apart(const PyRanks *r, const ac_rank_call *c) {
+    if (c->kind != AC_ALL_GATHER && c->kind != AC_REDUCE_SCATTER) return true;
+    const char *whole = c->kind == AC_ALL_GATHER ? c->to : c->from, *part = c->kind == AC_ALL_GATHER ? c->from : c->to;
+    int64_t bytes = c->n * ac_itemsize(c->dtype);
+    return part == whole + r->ranks.rank * bytes || part + bytes <= whole || whole + r->ranks.size * bytes <= part;
+}
+
 /* at_once(collective, to, from, op, root) -> True: it has run. False: arguments or other operations are in the way. */
 static PyObject *at_once(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     running c = {.r = (PyRanks *)self};
@@ -284,6 +292,7 @@ static PyObject *at_once(PyObject *self, PyObject *const *args, Py_ssize_t n) {
         AC_PY_TRY(ac_settle(ac_unwrap(args[TO])));
     }
     call.from = data_of(args[FROM]), call.to = data_of(args[TO]), call.root = (int)root;
+    if (!lie_apart(c.r, &call)) Py_RETURN_FALSE;
     c.number = begin_here(c.r);
     if (c.number == 0) Py_RETURN_FALSE;
     PyObject *result = run_at_once(&c, &call, op, args[OP], args[TO]);

@@ -113,7 +113,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             return
         self._check_kinds()
         self._local.add_param_group({**self.param_groups[-1], "params": self._shares()[self.rank][-1]})
-        _copy_options(self._local.param_groups, self.param_groups)
+        _copy_options(self._local.param_groups[-1:], self.param_groups[-1:])  # the others' may have changed since the last step
         self._make_rows()
 
     # -- stepping

@@ -7,6 +7,7 @@ from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
+from ...autograd.engine import call_after_backward, is_running
 from ...autograd.grad_mode import no_grad
 from ...distributed._passes import Passes
 from ...distributed.collectives import all_reduce
@@ -29,6 +30,7 @@ class Reducer:
         self._order: List[int] = []  # of the gradients of this pass
         self._used: Set[int] = set()  # parameters with a gradient since the last average
         self._next = 0  # the bucket that leaves next
+        self._is_over = False  # whether this run of backward has averaged all
         self._has_gradients = True  # False where this process has no more batches
         self.unused: Set[int] = set()  # parameters that this pass does not reach
         self.finds_unused = False
@@ -62,13 +64,29 @@ class Reducer:
 
     def _ready(self, number: int) -> None:
         if not self._order:
+            if self._is_over:
+                self._refuse_second(number, "after all gradients were averaged")
             self.passes.begin_backward()
+            if self.finds_unused:
+                call_after_backward(self._end_without_rest)
             for other in sorted(self.unused - {number}):
                 self._fill(other)
         self._order.append(number)
         if number in self.unused:
             self.unused.discard(number)
         self._fill(number)
+        self._leave_full()
+
+    def _end_without_rest(self) -> None:
+        """Ends a pass whose loss did not depend on all outputs: what it has not reached counts as unused."""
+        if self._order:
+            with no_grad():
+                for bucket in self._buckets:
+                    for number in sorted(bucket.waits):
+                        self._fill(number)
+                self._leave_full()
+
+    def _leave_full(self) -> None:
         while self._next < len(self._buckets) and not self._buckets[self._next].waits:
             self._leave(self._buckets[self._next])
             self._next += 1
@@ -78,9 +96,7 @@ class Reducer:
     def _fill(self, number: int) -> None:
         bucket, p = self._bucket_of[number], self._parameters[number]
         if number not in bucket.waits:
-            raise RuntimeError(f"DistributedDataParallel: parameter {self._names[number]} has got a second gradient before "
-                               f"{self._first(self.missing())} got the first. Each backward pass must reach every parameter once; "
-                               "find_unused_parameters=True leaves out those that it does not reach")
+            self._refuse_second(number, f"before {self._first(self.missing())} got the first")
         bucket.waits.discard(number)
         view = bucket.views[bucket.place[number]]
         if p.grad is None:
@@ -95,6 +111,10 @@ class Reducer:
         view.copy_(p.grad.detach())
         if self._as_views:
             p.grad = view
+
+    def _refuse_second(self, number: int, when: str) -> None:
+        raise RuntimeError(f"DistributedDataParallel: parameter {self._names[number]} has got a second gradient {when}. Each backward pass must "
+                           "reach every parameter once; find_unused_parameters=True leaves out those that it does not reach")
 
     @staticmethod
     def _first(names: List[str]) -> str:
@@ -116,6 +136,9 @@ class Reducer:
         for bucket in self._buckets:
             self._bring(bucket, used)
         self._order, self._next, self._used, self.unused = [], 0, set(), set()
+        if is_running():
+            self._is_over = True
+            call_after_backward(self._begin_anew)
         for bucket in self._buckets:
             bucket.waits, bucket.work = set(bucket.numbers), None
         if self._rebuilds:
@@ -184,9 +207,16 @@ class Reducer:
 
     # -- between passes
 
+    def _begin_anew(self) -> None:
+        self._is_over = False
+
     def check_finished(self) -> None:
         """RuntimeError, which names parameters, where the last pass has not reached all."""
+        self._begin_anew()
         names = self.missing()
+        if names and self.finds_unused:
+            raise RuntimeError(f"DistributedDataParallel: an error has ended the last backward pass before {self._first(names)} got a gradient, so "
+                               "the ranks' gradients were not averaged; begin again from a checkpoint")
         if names:
             raise RuntimeError(f"DistributedDataParallel: the last backward pass gave no gradient to {self._first(names)}, so the ranks' gradients "
                                "were not averaged. Every output must enter the loss; for models of which a pass uses a part, set "

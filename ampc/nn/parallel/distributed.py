@@ -48,8 +48,8 @@ class DistributedDataParallel(Module, Joinable):
         init_sync: False: parameters and buffers are not given to all, but must be equal.
         process_group: the group, by default that of all processes.
         bucket_cap_mb: how many megabytes of gradients travel in one message, 25 by default.
-        find_unused_parameters: the outputs' graph is searched for parameters that it does not reach. A parameter that no process used
-            keeps its ``.grad``.
+        find_unused_parameters: the outputs' graph is searched for parameters that it does not reach, and the loss need not depend on all
+            outputs. A parameter that no process used keeps its ``.grad``.
         gradient_as_bucket_view: ``.grad`` is a view of the message's memory, which saves a copy.
         static_graph: every pass reaches the same parameters, so they are searched for once.
         device_mesh: a mesh of one dimension, whose group it is, in place of ``process_group``.
@@ -169,6 +169,11 @@ class DistributedDataParallel(Module, Joinable):
         """Its hook for ``Join``, which takes ``divide_by_initial_world_size``, see ``join``."""
         self._divides_by_all = bool(kwargs.get("divide_by_initial_world_size", True))
         return _JoinHook(self)
+
+    @property
+    def device(self) -> Any:
+        """The device of its first parameter."""
+        return self.join_device
 
     @property
     def join_device(self) -> Any:
