@@ -15,9 +15,10 @@
 #include <string.h>
 
 enum {
-    SMALL_BYTES = 48 << 10,      /* packed operands and accumulators that fit here live on the stack */
-    WORTH_THREADS = 1 << 22,     /* multiplications that are worth other threads on any unit (see worth_threads), */
-    WORTH_THREADS_THIN = 1 << 19 /* and fewer where each waits for memory */
+    SMALL_BYTES = 48 << 10,       /* packed operands and accumulators that fit here live on the stack */
+    WORTH_THREADS = 1 << 22,      /* multiplications that are worth other threads on any unit (see worth_threads), */
+    WORTH_THREADS_THIN = 1 << 19, /* and fewer where each waits for memory */
+    LEAST_COLUMNS = 4             /* panels of B in a block, at least, but for threads */
 };
 
 typedef struct {
@@ -221,7 +222,7 @@ static void choose_blocks(plan *p, int threads) {
     int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
     int64_t enough = least_work(micro) / (AC_TILE_FLOATS * depth) + 1;
     int64_t rows = rows_of_panels(p), a = ac_least(rows, p->a_panels);
-    int64_t b = whole_runs(ac_most(4, tiles / rows), micro->b);
+    int64_t b = whole_runs(ac_most(LEAST_COLUMNS, tiles / rows), micro->b);
     while (threads > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * threads && a * b > enough) {
         AC_WAY(product_smaller_blocks);
         if (a > b) a = ac_ceil_div(a, 2);
@@ -453,7 +454,8 @@ static void run_members(void *context, int64_t begin, int64_t end) {
 static bool packs_much(const ac_gemm_call *g, const ac_micro *micro) {
     enum { MULTIPLICATIONS = 64 };
     ac_cut cut = ac_cut_of(micro->kind, g->a.k);
-    int64_t lanes = (is_direct(&g->a, micro, &cut) ? 0 : g->a.lanes) + (g->panels ? 0 : g->b.lanes);
+    bool one_block_wide = ac_panels_of(g->b.lanes) <= LEAST_COLUMNS && cut.kind != AC_PANEL_SPLIT; /* packs_a_lazily */
+    int64_t lanes = (one_block_wide || is_direct(&g->a, micro, &cut) ? 0 : g->a.lanes) + (g->panels ? 0 : g->b.lanes);
     return g->a.lanes * g->b.lanes < MULTIPLICATIONS * lanes;
 }
 
