@@ -70,7 +70,7 @@ HALVES __m256i ac_both_halves(__m128i first, __m128i second) {
 }
 HALVES __m256i ac_narrow16_f16(__m256 x, __m256 y) { return ac_both_halves(ac_narrow8_f16(x), ac_narrow8_f16(y)); }
 
-/* Sixteen at once: whether one is nan is asked once, and hardly ever so. */
+/* Rounds sixteen numbers to the nearest, ties to even. One test looks for a nan among all of them, which is rare. */
 HALVES __m256i ac_narrow16_bf16(__m256 x, __m256 y) {
     if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps(x, y, _CMP_UNORD_Q)), 0))
         return ac_both_halves(ac_narrow8_bf16(x), ac_narrow8_bf16(y));

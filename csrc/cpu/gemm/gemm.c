@@ -291,7 +291,7 @@ static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int threads, _
     plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
     p.direct = is_direct(&g->a, micro, &p.cut), p.brief = p.cut.blocks == 1;
-    /* values that are converted on the way are not transposed, too */
+    /* 16-bit values are converted while they are packed: to transpose them as well would take longer */
     p.a_like_b = micro->a_like_b && (g->a.k_stride != 1 || g->a.dtype == AC_float32);
     choose_blocks(&p, threads);
     int64_t row_bytes = g->c_row * ac_itemsize(g->c_dtype);
@@ -354,10 +354,8 @@ static void note_ways(const plan *p, const memory *m) {
 
 static void run_in(plan *p, const memory *m, char *room) {
     const ac_gemm_call *g = p->call;
-    p->a = m->a ? room : NULL,
-    p->b = g->panels ? g->panels
-           : m->b    ? room + m->a
-                     : NULL,
+    p->a = m->a ? room : NULL;
+    p->b = m->b ? room + m->a : g->panels; /* NULL, too, where each block packs what it needs */
     p->scratch = room + m->a + m->b;
     if (m->a) pack_all(p, &g->a, p->a_like_b, room);
     if (m->b) pack_all(p, &g->b, true, room + m->a);
