@@ -16,7 +16,7 @@ from ampc.doctor import guard, rules
 from ampc.nn import functional as F
 
 PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "rules").glob("[a-z]*.md"))
-HOST_KNOWS = {"scheduler-after-skip", "metric-is-scaled"}  # on a GPU nobody waits to know
+HOST_KNOWS = {"scheduler-after-skip", "metric-is-scaled", "loss-not-finite"}  # on a GPU nobody waits to know
 ABOUT_GPUS = {"step-waits"}
 OF_RANKS = {"unscale-in-no-sync", "sampler-without-set-epoch", "checkpoint-by-every-rank", "optimizer-before-sharding"}  # test_distributed_training.py has several
 
@@ -24,6 +24,7 @@ OF_RANKS = {"unscale-in-no-sync", "sampler-without-set-epoch", "checkpoint-by-ev
 @pytest.fixture(autouse=True)
 def fresh():
     doctor.reports(clear=True)
+    guard._State.scaled = None
     doctor.ignore("autocast-without-effect")  # which machine this is
     guard._observed.left = 0  # and that these models are small
     yield

@@ -377,6 +377,17 @@ def before_backward(loss: Any) -> None:
         report("backward-under-autocast", "backward() is called inside an autocast region. Gradients are computed in the dtypes that the "
                "forward pass chose, so the region has no effect here; in torch it makes backward slower or wrong",
                "end the autocast region after the loss")
+    said = ("loss-not-finite",) in _State.said and _State.mode != "error"
+    if _State.scaled is None and not said and loss.is_cpu and loss.numel() == 1:
+        _before_unscaled(loss.detach().item())
+
+
+def _before_unscaled(loss: float) -> None:
+    """backward() of a loss in a script whose losses no GradScaler multiplies: nothing else would tell that it is inf or nan, or skip the step."""
+    if not math.isfinite(loss):
+        report("loss-not-finite", f"the loss is {loss:g}, so gradients and weights become inf or nan with this step, and no later step mends them",
+               "run the script under `ampc run --doctor`, or the step in `with ampc.doctor():`, which names the operator that made the first "
+               "inf or nan, and the cause", once=True)
 
 
 def before_wait(optimizer: Any, why: str) -> None:

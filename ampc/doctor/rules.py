@@ -30,6 +30,7 @@ RUN: Dict[str, str] = {
     "fp16-without-scaler": "a model is trained in float16 without a GradScaler",
     "scaler-without-fp16": "a GradScaler is used and nothing runs in float16",
     "backward-under-autocast": "backward() is called inside an autocast region",
+    "loss-not-finite": "the loss is inf or nan, and no GradScaler skips the step",
     "autocast-without-effect": "an autocast region makes nothing faster on this machine, or with these sizes",
     "unscale-in-no-sync": "gradients are divided by the scale inside no_sync(), before the ranks have averaged them",
     "sampler-without-set-epoch": "a DistributedSampler is not told the epoch, so all epochs have one order",

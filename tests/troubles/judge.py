@@ -10,6 +10,7 @@ from .pair import Pair
 # These tell of a machine, of a habit or of an old name, and not of numbers; they are alarms only where a label asks for them.
 ASIDE = {"guard autocast-without-effect", "guard step-waits", "check item-each-step", "check deprecated-spelling", "check scaler-not-saved", "guard scaler-without-fp16",
          "check scaler-without-fp16"}
+SYMPTOM = "guard loss-not-finite"  # states no cause; said of a script that is right, it is an alarm
 
 
 def _rule(name: str) -> Set[str]:
@@ -138,12 +139,12 @@ def verdict(pair: Pair, findings: List[Dict[str, Any]]) -> Verdict:
     ops = [f["kind"].split()[-1] for f in stated if f["tool"] == "doctor"]
     operators = pair.words("operator")
     operator = not operators or not ops or any(op in operators for op in ops)
-    return Verdict(any(name(f) not in ASIDE - cause for f in findings), bool(stated), operator and bool(stated), bool(lined), bool(fixed), beside)
+    return Verdict(any(name(f) not in (ASIDE | {SYMPTOM}) - cause for f in findings), bool(stated), operator and bool(stated), bool(lined), bool(fixed), beside)
 
 
 def _follows(shows: str, finding: Dict[str, Any]) -> bool:
-    """Whether a finding tells the symptom alone: that the model overflowed, or an error that torch has, too."""
-    return finding["tool"] == "error" if shows == "error" else name(finding) == "ledger model" or finding["text"].startswith("GradScaler:")
+    """Whether a finding tells the symptom alone: that the model or the loss overflowed, or an error that torch has, too."""
+    return finding["tool"] == "error" if shows == "error" else name(finding) in ("ledger model", SYMPTOM) or finding["text"].startswith("GradScaler:")
 
 
 def tools(rows: List[Tuple[Pair, List[Dict[str, Any]]]]) -> List[str]:
