@@ -17,7 +17,7 @@ from ._missing import closest
 from ._ops import ALIASES as OTHER_NAMES
 from ._ops import SHOWN
 
-CATEGORIES = ("keep", "16-bit", "float32", "widest", "refused")  # as csrc/ops/op.h numbers them
+CATEGORIES = ("keep", "16-bit", "float32", "widest", "refused")  # as csrc/ops/op.h numbers them; ampc's own table has one more
 ALIASES = {"matmul": ("mm", "bmm", "matmul", "mv"), "conv1d": ("convolution",), "conv2d": ("convolution",), "conv3d": ("convolution",),
            "scaled_dot_product_attention": ("attention", "fused_attention", "flash_attention"),
            "cross_entropy": ("cross_entropy", "class_entropy", "soft_entropy")}
@@ -119,7 +119,7 @@ _at: Dict[str, int] = {}  # their positions in it
 def _categories() -> Dict[str, int]:
     """Every operator of the table, in its order, with ampc's own category."""
     if not _table:
-        numbers = {"keep": 0, "low": 1, "f32": 2, "promote": 3, "banned": 4}
+        numbers = {"keep": 0, "low": 1, "f32": 2, "promote": 3, "banned": 4, "unsafe": 5}
         _table.update({op["name"]: numbers[op["cast"]] for op in _C.op_table()})
         _at.update({name: i for i, name in enumerate(_table)})
     return _table

@@ -17,7 +17,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "policy_table.md"
 GROUPS = (("low", "In 16 bits", "Products. Their operands are rounded to the region's dtype. They add in float32 and round the result to 16 bits."),
           ("f32", "In float32", "Sums, losses, norms, and functions whose results grow fast. 16-bit inputs are converted to float32, and the result is float32."),
           ("promote", "In the widest dtype among the inputs", "Operators with several inputs, which need one dtype. No input loses digits."),
-          ("banned", "Refused", "They raise an error that says what to write instead."),
+          ("unsafe", "In float32 on the CPU, refused on a GPU", "On a GPU they raise an error that says what to write instead."),
           ("keep", "In their inputs' dtype", "All other operators."))
 
 

@@ -22,12 +22,16 @@ void ac_autocast_set_enabled(ac_amp_device d, bool on) {
     if (on) ac_autocast.dtype = ac_autocast_dtype(d);
 }
 
+static ac_amp_device device_of(ac_tensor *const *in, int n) {
+    for (int i = 0; i < n; i++)
+        if (in[i] && ac_device_of(in[i]) != AC_CPU) return AC_AMP_CUDA;
+    return AC_AMP_CPU;
+}
+
 bool ac_autocast_casts(ac_tensor *const *in, int n, ac_dtype *dtype) {
-    ac_amp_device d = AC_AMP_CPU;
     *dtype = ac_autocast.dtype;
     if (!ac_autocast.active || !ac_amp_has_gpu || ac_autocast.forced) return ac_autocast.active;
-    for (int i = 0; i < n; i++)
-        if (in[i] && ac_device_of(in[i]) != AC_CPU) d = AC_AMP_CUDA;
+    ac_amp_device d = device_of(in, n);
     *dtype = ac_autocast_dtype(d);
     return ac_autocast.enabled[d];
 }
@@ -107,7 +111,11 @@ int ac_autocast_make_plan(ac_op op, ac_tensor *const *in, int n, const void *att
         return 0;
     case AC_CAST_F32: plan_f32(info, in, attrs, plan); return 0;
     case AC_CAST_PROMOTE: plan_promote(in, n, plan); return 0;
-    case AC_CAST_BANNED: return refuse(info);
+    case AC_CAST_BANNED: return ac_fail(AC_RUNTIME, "%s is refused by this region's policy", info->shown);
+    case AC_CAST_UNSAFE: /* as in torch */
+        if (device_of(in, n) != AC_AMP_CPU) return refuse(info);
+        plan_f32(info, in, attrs, plan);
+        return 0;
     }
     return 0;
 }

@@ -22,7 +22,7 @@ typedef enum {
     AC_MEMORY_VIEW,
     AC_MEMORY_EITHER
 } ac_result_memory; /* of results: their own, or an operand's */
-typedef enum { AC_CAST_KEEP, AC_CAST_LOW, AC_CAST_F32, AC_CAST_PROMOTE, AC_CAST_BANNED } ac_cast;
+typedef enum { AC_CAST_KEEP, AC_CAST_LOW, AC_CAST_F32, AC_CAST_PROMOTE, AC_CAST_BANNED, AC_CAST_UNSAFE } ac_cast;
 typedef enum { AC_RESULT_KEEP, AC_RESULT_FLOAT, AC_RESULT_BOOL, AC_RESULT_INT } ac_result;
 
 enum { AC_HOME_F = 1, AC_HOME_M = 2, AC_HOME_I = 4, AC_HOME_N = 8, AC_HOME_P = 16 };

@@ -59,7 +59,7 @@ static int check_table(PyObject *table) {
     }
     const uint8_t *categories = (const uint8_t *)PyBytes_AS_STRING(table);
     for (int i = 0; i < AC_N_OPS; i++)
-        if (categories[i] > AC_CAST_BANNED) {
+        if (categories[i] > AC_CAST_UNSAFE) {
             PyErr_SetString(PyExc_ValueError, "autocast: there is no such category in the policy's table");
             return -1;
         }

@@ -144,7 +144,7 @@ static PyObject *find_function(PyObject *m, PyObject *name) {
 /* op_table(): every entry as a dictionary, for tests, stubs and documentation */
 static PyObject *op_table(PyObject *m, PyObject *unused) {
     static const char *kinds[] = {"pointwise", "kernel", "view", "composite"}, *memories[] = {"copy", "view", "either"},
-                      *casts[] = {"keep", "low", "f32", "promote", "banned"};
+                      *casts[] = {"keep", "low", "f32", "promote", "banned", "unsafe"};
     (void)m, (void)unused;
     PyObject *entries = PyList_New(0);
     for (int op = 0; entries && op < AC_N_OPS; op++) {

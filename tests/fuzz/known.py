@@ -343,7 +343,6 @@ REFUSED = [
     Known("norms are of floating point", lambda d: d.kind == "exception" and "must be floating point, got" in d.message),
     Known("products are of one dtype", only_ampc_raises(r"must have the same dtype")),
     Known("of a matrix that is singular but for rounding, the last pivot is 0 in one library and tiny in the other", lambda d: (only_ampc_raises if d.torch is None else only_torch_raises)("singular")(d) and re.search(r"inv\(|solve", d.step.source) is not None),
-    Known("autocast refuses binary_cross_entropy, as on torch's GPUs", only_ampc_raises(r"binary_cross_entropy is not safe")),
     Known("src has the dimensions of x", only_ampc_raises(r"`src` must have (\d|the) dimensions|is larger than `src`")),
     Known("a leaf that requires gradients is not overwritten with truth values", lambda d: only_ampc_raises(r"(leaf that requires gradients|a result of unbind, split and chunk|a view \w+ \w+ [\w ]+) cannot be modified in place")(d) and re.search(r"logical_|eq_|ne_|lt_|le_|gt_|ge_", d.step.source) is not None),
 ]
