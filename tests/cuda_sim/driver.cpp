@@ -196,11 +196,15 @@ int refuse_use(Stream *s) {
 
 /* -- memory is open to this process only while the device works ------------------------------------- */
 
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
+
+/* Whole huge pages are opened and closed, because each page takes its time. */
 void open_memory(bool open) {
     if (sim.guard) return; /* always open, block by block */
     if (open ? sim.open++ > 0 : --sim.open > 0) return;
     for (auto &d : sim.devices)
-        if (d->used) mprotect(d->base, d->used, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+        if (size_t all = (d->used + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE)
+            mprotect(d->base, all, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 Device *owner_of(uint64_t address) {
@@ -335,8 +339,10 @@ API cuInit(unsigned) {
         auto d = std::make_unique<Device>();
         d->index = i, d->legacy.device = d.get();
         d->limit = bytes ? (size_t)atoll(bytes) : (size_t)1 << 30;
-        d->base = (char *)mmap(nullptr, d->room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (d->base == MAP_FAILED) return OUT_OF_MEMORY;
+        void *at = mmap(nullptr, d->room + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (at == MAP_FAILED) return OUT_OF_MEMORY;
+        d->base = (char *)(((uint64_t)at + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+        if (!sim.guard) madvise(d->base, d->room, MADV_HUGEPAGE);
         sim.devices.push_back(std::move(d));
     }
     sim.ready = true;
@@ -486,7 +492,7 @@ API cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
 
 /* -- memory ----------------------------------------------------------------------------------------- */
 
-enum { PAGE = 4096, MOST_GARBAGE = 4 << 20, MOST_EMBEDDED = 64 << 10, GUARDED_ALIGNMENT = 16 };
+enum { MOST_GARBAGE = 4 << 20, MOST_EMBEDDED = 64 << 10, GUARDED_ALIGNMENT = 16 };
 
 size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 /* Pages of an allocation, with the guard behind it. */
@@ -521,11 +527,12 @@ API cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
         if (d->used + whole > d->room) return OUT_OF_MEMORY;
         at = d->used, d->used += whole;
     }
-    mprotect(d->base + at, pages(bytes), PROT_READ | PROT_WRITE);
+    if (sim.guard) mprotect(d->base + at, pages(bytes), PROT_READ | PROT_WRITE);
+    open_memory(true);
     memset(d->base + at, 0xFF,
            pages(bytes) < MOST_GARBAGE ? pages(bytes)
                                        : (size_t)MOST_GARBAGE); /* nan, -1: what was not written is seen */
-    if (!sim.open && !sim.guard) mprotect(d->base + at, whole, PROT_NONE);
+    open_memory(false);
     at += begin_of(bytes);
     d->live[at] = bytes;
     *p = (unsigned long long)(d->base + at);
