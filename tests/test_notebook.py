@@ -101,8 +101,8 @@ def reports():
 @pytest.mark.skipif(ON_GPU, reason="one way is enough")
 @pytest.mark.parametrize("which, heads", [
     ("explained", ["operator|computed in|calls|ms|reason", "cast from|to|calls|ms|MB", "location|product|times|why it gains little"]),
-    ("advice", ["precision|ms a step|peak MB|last loss|gradient error|skipped|below overflow", "loss scale|gradient values that float16 rounds to 0",
-                "dtype|location|operator|relative error|largest result|below overflow"]),
+    ("advice", ["precision|ms a step|peak MB|last loss|gradient error|skipped|room to overflow", "loss scale|gradient values that float16 rounds to 0",
+                "dtype|location|operator|relative error|largest result|room to overflow"]),
     ("found", ["input|dtype|shape|lowest|highest"] * 2),
     ("calm", ["location|operator|dtype|largest result|times below the dtype's largest value"])])
 def test_reports_have_columns(reports, which, heads):

@@ -175,7 +175,7 @@ class Advice:
 
     def _trials(self) -> List[List[str]]:
         """What was measured, a row for each precision."""
-        rows = [["precision", "ms a step", "peak MB", "last loss", ERRORS[self.error_of], "skipped", "below overflow"]]
+        rows = [["precision", "ms a step", "peak MB", "last loss", ERRORS[self.error_of], "skipped", "room to overflow"]]
         for t in self.trials.values():
             room = f"2^{t.room:.0f} times" if math.isfinite(t.room) else "-"
             error = "-" if t.precision == "float32" else f"{100 * t.gradient_error:.2g} %" if math.isfinite(t.gradient_error) else "not finite"
@@ -205,7 +205,7 @@ class Advice:
     def _repr_html_(self) -> str:
         shares = [["loss scale", "gradient values that float16 rounds to 0"]]
         shares += [[f"{scale:.8g}", f"{100 * share:.2g} %"] for scale, share in self.underflow.items()]
-        errors = [["dtype", "location", "operator", "relative error", "largest result", "below overflow"]]
+        errors = [["dtype", "location", "operator", "relative error", "largest result", "room to overflow"]]
         errors += [[p, location_text(e.location), f"{e.op}, backward of {e.backward_of}" if e.backward_of else e.op, f"{100 * e.error:.2g} %",
                     f"{e.amax:.3g}", f"2^{e.room:.0f} times" if math.isfinite(e.room) else ""] for p in HALVES for e in self._rounded(p)]
         return "".join([f"<p><b>{html.escape(self.verdict)}</b></p>", html_text(*([self.worth] if self.worth else []), f"on {self.hardware}"),
