@@ -80,6 +80,17 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="module")
+def drawn_names(request):
+    """The programs that this run's cases of a test of this module name, those of these parameters alone; so what was not drawn is not run."""
+
+    def get(test, **parameters):
+        cases = [item.callspec.params for item in request.session.items if item.module is request.module and item.originalname == test]
+        return " ".join(case["name"] for case in cases if case.items() >= parameters.items())
+
+    return get
+
+
 @pytest.fixture
 def torch():
     found = pytest.importorskip("torch")

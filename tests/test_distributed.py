@@ -35,14 +35,14 @@ def start(size, *args, cwd=HERE, timeout=60, **variables):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(tmp_path_factory, drawn_names):
     """What each rank says of each program, by the number of processes; each number is started once."""
     kept = {}
 
     def get(size):
         if size not in kept:
             folder = tmp_path_factory.mktemp(f"ranks{size}")
-            done = start(size, "ranks.py", folder)
+            done = start(size, "ranks.py", folder, PROGRAMS=drawn_names("test_ranks", size=size))
             kept[size] = done, [json.loads((folder / f"{r}.json").read_text()) if (folder / f"{r}.json").exists() else {} for r in range(size)]
         return kept[size]
 

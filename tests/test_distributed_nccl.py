@@ -53,14 +53,14 @@ def start_by_variables(size, *args, timeout=60, ranks=None, **variables):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory, simulator):
+def found(tmp_path_factory, simulator, drawn_names):
     """What each rank says of each program, and all output; each set is started once."""
     kept = {}
 
     def get(size, how):
         if (size, how) not in kept:
             folder = tmp_path_factory.mktemp("ranks")
-            options = {**simulator, "PROGRAMS": " ".join(name for n, way, name in CASES if (n, way) == (size, how))}
+            options = {**simulator, "PROGRAMS": drawn_names("test_ranks", size=size, how=how)}
             if how == "env":
                 statuses, said = start_by_variables(size, "nccl_ranks.py", folder, "nccl", timeout=240, **options)
                 output = "".join(said)

@@ -29,21 +29,21 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CASES = [(size, name) for name, (sizes, _) in sharded_training.PROGRAMS.items() for size in sizes]
 
 
-def start(size, *args, timeout=120):
+def start(size, *args, timeout=120, **variables):
     """Runs Python in so many processes."""
     command = launch.command(size, [sys.executable, *map(str, args)])
-    return subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=timeout, env=launch.environment(size, dict(os.environ)))
+    return subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=timeout, env=launch.environment(size, {**os.environ, **variables}))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(tmp_path_factory, drawn_names):
     """What each rank says of each program, by the number of processes; each number is started once."""
     kept = {}
 
     def get(size):
         if size not in kept:
             folder = tmp_path_factory.mktemp(f"sharded{size}")
-            done = start(size, "sharded_training.py", folder)
+            done = start(size, "sharded_training.py", folder, PROGRAMS=drawn_names("test_sharded", size=size))
             kept[size] = done, [json.loads((folder / f"{r}.json").read_text()) if (folder / f"{r}.json").exists() else {} for r in range(size)]
         return kept[size]
 

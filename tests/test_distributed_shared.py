@@ -19,14 +19,15 @@ CASES = [(size, hosts, name) for size, hosts in SETS for name, (sizes, _) in sha
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(tmp_path_factory, drawn_names):
     """What each rank says of each program; each set is started once."""
     kept = {}
 
     def get(size, hosts):
         if (size, hosts) not in kept:
             folder = tmp_path_factory.mktemp("ranks")
-            done = start(size, "shared_ranks.py", folder, timeout=120, **({"AMPC_RANKS_PER_HOST": hosts} if hosts else {}))
+            options = {"PROGRAMS": drawn_names("test_shared", size=size, hosts=hosts), **({"AMPC_RANKS_PER_HOST": hosts} if hosts else {})}
+            done = start(size, "shared_ranks.py", folder, timeout=120, **options)
             kept[size, hosts] = done, [json.loads(path.read_text()) if path.exists() else {} for path in (folder / f"{r}.json" for r in range(size))]
         return kept[size, hosts]
 

@@ -26,7 +26,7 @@ CASES = [(size, name) for name, (sizes, _) in trainer_ranks.PROGRAMS.items() for
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(tmp_path_factory, drawn_names):
     """What each rank says of each program, by the number of processes; each number is started once."""
     kept = {}
 
@@ -34,7 +34,8 @@ def found(tmp_path_factory):
         if size not in kept:
             folder = tmp_path_factory.mktemp(f"ranks{size}")
             command = launch.command(size, [sys.executable, "trainer_ranks.py", str(folder)])
-            done = subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=300, env=launch.environment(size, os.environ))
+            env = launch.environment(size, {**os.environ, "PROGRAMS": drawn_names("test_ranks", size=size)})
+            done = subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=300, env=env)
             kept[size] = done, [json.loads((folder / f"{r}.json").read_text()) if (folder / f"{r}.json").exists() else {} for r in range(size)]
         return kept[size]
 
