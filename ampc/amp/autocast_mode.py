@@ -57,7 +57,7 @@ class autocast(_C.AutocastScope):
         device_type: 'cpu' or 'cuda'; without a usable GPU 'cuda' acts on the CPU. By default 'cuda' where there is one, else 'cpu'.
         dtype: float16 or bfloat16; default bfloat16 for 'cpu', float16 for 'cuda'.
         enabled: False opens a region without casts.
-        cache_enabled: whether 16-bit copies of weights are kept between uses (default: no change).
+        cache_enabled: whether packed copies of weights are kept between uses (default: no change).
         policy: a ``policy.CastPolicy`` or the path of its file, which sets the precision of operators and modules. The default is the
             policy of the surrounding region or of ``policy.using``, else the table's.
 

@@ -109,10 +109,10 @@ static PyType_Spec scaler_spec = {"ampc._C.ScalerState", sizeof(PyScaler), 0, Py
 static PyMethodDef functions[] = {
     {"clear_autocast_cache", copies_clear, METH_NOARGS,
      "clear_autocast_cache()\n--\n\n"
-     "Drops every kept 16-bit weight copy."},
+     "Drops every kept weight copy."},
     {"weight_copy_bytes", copies_bytes, METH_NOARGS,
      "weight_copy_bytes()\n--\n\n"
-     "Bytes held by kept 16-bit weight copies."},
+     "Bytes held by kept weight copies, of 16 bits and of float32."},
     {"weight_copy_stats", copies_stats, METH_NOARGS,
      "weight_copy_stats()\n--\n\n"
      "A dict about kept weight copies: their bytes and limit (bytes), and how many are held now. It also counts how "

@@ -387,10 +387,10 @@ static PyMethodDef functions[] = {{"_make_regions_of", make_regions_of, METH_O, 
                                    "Sets the dtype that regions of a device type cast to."},
                                   {"is_autocast_cache_enabled", cache_enabled, METH_NOARGS,
                                    "is_autocast_cache_enabled()\n--\n\n"
-                                   "Whether 16-bit weight copies are kept."},
+                                   "Whether packed weight copies are kept."},
                                   {"set_autocast_cache_enabled", set_cache_enabled, METH_O,
                                    "set_autocast_cache_enabled(enabled, /)\n--\n\n"
-                                   "Turns the keeping of 16-bit weight copies on or off."},
+                                   "Turns the keeping of packed weight copies on or off."},
                                   {"_autocast_nest", nest, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 
