@@ -50,6 +50,10 @@ HALVES __m512i ac_pairs_bf16(__m512 x, __m512 y) {
 }
 HALVES __m256i ac_narrow16_f16(__m512 x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
 
+HALVES __m512i ac_narrow32_f16(__m512 x, __m512 y) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(ac_narrow16_f16(x)), ac_narrow16_f16(y), 1);
+}
+
 HALVES __mmask16 ac_first16(int64_t n) { return (__mmask16)(n >= 16 ? 0xFFFF : n > 0 ? (1u << n) - 1 : 0); }
 
 /* Whole vectors apart from the rest: masked stores of 16-bit values are slow on some CPUs. */
@@ -64,6 +68,8 @@ HALVES __mmask16 ac_first16(int64_t n) { return (__mmask16)(n >= 16 ? 0xFFFF : n
     }                                                                                                                  \
     static inline void ac_narrow_##name(int64_t n, const float *x, uint16_t *y) {                                      \
         int64_t i = 0;                                                                                                 \
+        for (; i + 32 <= n; i += 32)                                                                                   \
+            _mm512_storeu_si512(y + i, ac_narrow32_##name(_mm512_loadu_ps(x + i), _mm512_loadu_ps(x + i + 16)));       \
         for (; i + 16 <= n; i += 16)                                                                                   \
             _mm256_storeu_si256((__m256i *)(void *)(y + i), ac_narrow16_##name(_mm512_loadu_ps(x + i)));               \
         if (i == n) return;                                                                                            \
