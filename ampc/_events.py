@@ -94,8 +94,8 @@ class Listener:
 
     over = False  # whether it has ended: the next change of listeners leaves it out
 
-    def region_made(self, dtype: dtype) -> None:
-        """An autocast region of the CPU was made, which will compute in ``dtype``."""
+    def region_without_units(self, dtype: dtype) -> None:
+        """An autocast region of the CPU was made, which will compute in ``dtype``, and this CPU multiplies no values of that dtype."""
 
     def scaler_made(self, scaler: Any) -> None:
         """A GradScaler was made, or unpickled. A listener may leave a ``ledger`` with it."""

@@ -1,10 +1,13 @@
 """autocast: the categories, regions, casts, and the kept 16-bit weight copies."""
 
+import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
 import warnings
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -417,6 +420,99 @@ def test_float16_that_two_parts_cannot_hold(bad, rows, where):
     assert ((y.double()[good] - want[good]).abs() <= room).all()
     z = ampc.addmm(ampc.ones(outs).half(), x, w.t(), beta=0.5)  # nothing is added twice
     assert ((z.double()[good] - want[good] - 0.5).abs() <= room + (want[good].abs() + 1) * ampc.finfo(ampc.float16).eps).all()
+
+
+class OfPython(ampc.autocast):
+    """A subclass, whose objects __init__ makes; the core may make those of autocast itself."""
+
+
+CALLS = {
+    "cpu": (("cpu",), {}), "all by place": (("cpu", ampc.float16, True, False), {}), "all by name": ((), {
+        "device_type": "cpu", "dtype": ampc.bfloat16, "enabled": True, "cache_enabled": True}),
+    "off": (("cpu",), {"enabled": False}), "no number": (("cpu",), {"enabled": 0, "cache_enabled": None, "dtype": None}),
+    "nothing": ((), {}), "cuda": (("cuda",), {"enabled": False}), "float32": (("cpu", ampc.float32), {}),
+    "a policy": (("cpu",), {"policy": ampc.policy.default}), "another device": (("tpu",), {}), "no word": ((3,), {}),
+    "no dtype": (("cpu", "bfloat16"), {}), "twice": (("cpu",), {"device_type": "cpu"}), "unknown": (("cpu",), {"dtypes": ampc.float16}),
+    "too many": (("cpu", None, True, True, None), {}),
+}
+
+
+def made_by(kind, args, kwargs):
+    """What a call makes, or how it fails, and what is warned of."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            made = kind(*args, **kwargs)
+        except (TypeError, ValueError, RuntimeError) as error:
+            return type(error), str(error).replace("OfPython", "autocast"), told
+        return made.__getstate__(), repr(made), [str(w.message) for w in told]
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("around", [None, "another default", "no cache"])
+@pytest.mark.parametrize("call", CALLS)
+def test_regions_are_the_same_by_python_and_by_the_core(call, around):
+    if around == "another default":
+        ampc.set_autocast_dtype("cpu", ampc.float16)
+    ampc.set_autocast_cache_enabled(around != "no cache")
+    try:
+        assert made_by(ampc.autocast, *CALLS[call]) == made_by(OfPython, *CALLS[call])
+    finally:
+        ampc.set_autocast_dtype("cpu", ampc.bfloat16)
+        ampc.set_autocast_cache_enabled(True)
+
+
+@pytest.mark.cpu
+def test_an_init_in_the_place_of_autocasts_own_is_called(monkeypatch):
+    own = ampc.autocast.__init__
+
+    def init(self, *args, **kwargs):
+        own(self, *args, **kwargs)
+        self.fast_dtype = ampc.float16
+
+    monkeypatch.setattr(ampc.autocast, "__init__", init)
+    with ampc.autocast("cpu", dtype=ampc.bfloat16):
+        assert F.linear(ampc.ones(2, 2), ampc.ones(2, 2)).dtype is ampc.float16
+    monkeypatch.undo()
+    with ampc.autocast("cpu", dtype=ampc.bfloat16):
+        assert F.linear(ampc.ones(2, 2), ampc.ones(2, 2)).dtype is ampc.bfloat16
+
+
+@pytest.mark.cpu
+def test_regions_are_pickled_and_keep_what_was_set_on_them():
+    region = ampc.autocast("cpu", dtype=ampc.float16, cache_enabled=False, policy=ampc.policy.default.changed("mine"))
+    region.note = "kept"
+    again = pickle.loads(pickle.dumps(region))
+    assert again.__getstate__() == region.__getstate__() and again.note == "kept" and repr(again) == repr(region)
+    region._enabled, region.fast_dtype = False, ampc.bfloat16
+    with region:
+        assert not ampc.is_autocast_enabled("cpu")
+
+
+@pytest.mark.cpu
+def test_a_region_that_was_not_made_says_so():
+    class Hasty(ampc.autocast):
+        def __init__(self):
+            pass
+
+    with pytest.raises(AttributeError, match=r"calls super\(\).__init__\(\)"), Hasty():
+        pass
+    with pytest.raises(RuntimeError, match="must be 'cpu' or 'cuda', got 'tpu'"):
+        ampc.autocast("cpu").device = "tpu"
+    with pytest.raises(TypeError, match="must be a dtype"):
+        ampc.autocast("cpu").fast_dtype = 3
+    with pytest.raises(AttributeError, match="cannot be deleted"):
+        del ampc.autocast("cpu").device
+
+
+@pytest.mark.cpu
+def test_a_region_and_its_policy_are_freed_together():
+    region = ampc.autocast("cpu", policy=ampc.policy.default.changed("round"))
+    region._policy.region = region
+    gone = weakref.ref(region._policy)
+    del region
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.cpu

@@ -26,7 +26,7 @@ def fresh():
     doctor.reports(clear=True)
     guard._State.scaled = None
     doctor.ignore("autocast-without-effect")  # which machine this is
-    guard._observed.left = 0  # and that these models are small
+    ampc._C._regions_to_observe(0)  # and that these models are small
     yield
     doctor.reports(clear=True)
     guard._State.ignored.clear()
@@ -416,9 +416,9 @@ def test_no_gradients_says_why():
 def observed():
     """As at the beginning of a process."""
     guard._State.ignored.clear()
-    guard._observed.left = 3
+    ampc._C._regions_to_observe(3)
     yield
-    guard._observed.left = 0
+    ampc._C._regions_to_observe(0)
 
 
 def region_of(*sizes):
@@ -483,19 +483,19 @@ def test_small_convolutions_are_named():
 def test_only_the_first_regions_are_looked_at_and_a_doctor_goes_first():
     with ampc.doctor() as d:
         region_of((4, 4, 4))()
-    assert guard._observed.left == 3 and doctor.reports() == [] and d.findings == []
+    assert ampc._C._regions_to_observe(None) == 3 and doctor.reports() == [] and d.findings == []
     with pytest.raises(ZeroDivisionError), ampc.autocast(DEVICE):
         1 / 0
-    assert guard._observed.left == 2 and ampc._C._watcher() is None
+    assert ampc._C._regions_to_observe(None) == 2 and ampc._C._watcher() is None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(2):
             region_of((4, 4, 4))()
-        assert guard._observed.left == 1  # what was said is not looked for again
+        assert ampc._C._regions_to_observe(None) == 1  # what was said is not looked for again
         doctor.reports(clear=True)
         for _ in range(2):
             region_of((4, 4, 4))()
-    assert guard._observed.left == 0
+    assert ampc._C._regions_to_observe(None) == 0
 
 
 def test_what_was_read_of_one_scale_says_nothing_of_a_new_scalers():

@@ -429,6 +429,20 @@ def test_sums_of_columns(which, width, dtype):
     assert np.array_equal(as_array(x.amax(dims)), want.max(dims))
 
 
+@pytest.mark.cpu
+@pytest.mark.parametrize("which", PARTS)
+@pytest.mark.parametrize("width", [5, 64, 200, 300])
+def test_sums_of_columns_of_bfloat16_are_those_of_float32(which, width):
+    """bfloat16 is summed where it lies: the same sums, bit for bit, as of its values in float32; infinities and nans in their columns."""
+    x = (ampc.randn(300, width) * 10.0 ** ampc.randint(-20, 20, (300, width))).to(ampc.bfloat16)
+    x[7, 1], x[9, 2], x[11, 3] = float("inf"), float("nan"), -0.0
+    x = PARTS[which](x)
+    dims = tuple(range(x.ndim - 1))
+    for f in (ampc.sum, ampc.mean):
+        assert np.array_equal(f(x, dims, dtype=ampc.float32).numpy(), f(x.float().clone(), dims).numpy(), equal_nan=True)
+    assert ampc.isnan(x.sum(dims)).any() == ampc.isnan(x).any()
+
+
 @pytest.mark.parametrize("every", [2, 7, 1000])
 def test_bits_of_rounded_numbers(every):
     """float32 to bfloat16: ties go to even, and a nan keeps the upper bits of its payload, however many of the numbers are nan."""

@@ -212,7 +212,8 @@ def core_stub() -> str:
     text += "class NoGPU(RuntimeError, AssertionError): ...\n\n\n"
     text += "class CaptureError(RuntimeError): ...\n\n\n"
     for scope, entered in (("Scope", "Self"), ("GradScope", "None"), ("AutocastScope", "Self")):
-        text += f"class {scope}:\n    def __enter__(self) -> {entered}: ...\n    def __exit__(self, *exc: object) -> None: ...\n\n\n"
+        fields = "    device: builtins.str\n    fast_dtype: dtype\n    _enabled: builtins.bool\n    _cache_enabled: builtins.bool\n    _policy: Any\n"
+        text += f"class {scope}:\n{fields if scope == 'AutocastScope' else ''}    def __enter__(self) -> {entered}: ...\n    def __exit__(self, *exc: object) -> None: ...\n\n\n"
     text += "class StorageBase:\n    _nbytes: builtins.int\n    _room: builtins.int\n    _cdata: builtins.int\n    _address: builtins.int\n"
     text += "    _device_number: builtins.int\n    _foreign: builtins.bool\n    _shared: builtins.bool\n\n"
     text += "class ScalerState:\n    scale: builtins.float\n    inverse: builtins.float\n    growth_factor: builtins.float\n"

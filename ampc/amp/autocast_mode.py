@@ -20,6 +20,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 _HALF = (_C.float16, _C.bfloat16)
 _SERVED = ("cpu", "cuda")
+_STATE = ("device", "fast_dtype", "_enabled", "_cache_enabled", "_policy")  # what a region is, which the core holds
 
 
 class _Said:
@@ -56,7 +57,7 @@ class autocast(_C.AutocastScope):
         device_type: 'cpu' or 'cuda'; without a usable GPU 'cuda' acts on the CPU. By default 'cuda' where there is one, else 'cpu'.
         dtype: float16 or bfloat16; default bfloat16 for 'cpu', float16 for 'cuda'.
         enabled: False opens a region without casts.
-        cache_enabled: whether 16-bit copies of weights are kept between uses (default: no change).
+        cache_enabled: whether packed copies of weights are kept between uses (default: no change).
         policy: a ``policy.CastPolicy`` or the path of its file, which sets the precision of operators and modules. The default is the
             policy of the surrounding region or of ``policy.using``, else the table's.
 
@@ -72,16 +73,16 @@ class autocast(_C.AutocastScope):
         self._policy = None if policy is None else policies.given(policy)
         if self.device == "cuda" and enabled:
             cuda_means_cpu("autocast")
+        if dtype is not None and not isinstance(dtype, _C.dtype):
+            raise TypeError(f"autocast: `dtype` must be ampc.float16 or ampc.bfloat16, got {dtype!r}")
         self.fast_dtype = _C.get_autocast_dtype(self.device) if dtype is None else dtype
         self._enabled = bool(enabled)
         self._cache_enabled = _C.is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
-        if not isinstance(self.fast_dtype, _C.dtype):
-            raise TypeError(f"autocast: `dtype` must be ampc.float16 or ampc.bfloat16, got {dtype!r}")
         if self._enabled and self.fast_dtype not in _HALF:
             warn(f"autocast: {self.fast_dtype} is not a 16-bit floating point dtype; the region is disabled. Use ampc.float16 or ampc.bfloat16")
             self._enabled = False
-        if self._enabled and self.device == "cpu":
-            announce.region_made(self.fast_dtype)
+        if self._enabled and self.device == "cpu" and not _C._has_units(self.fast_dtype):
+            announce.region_without_units(self.fast_dtype)
 
     def __call__(self, func: F) -> F:
         if not callable(func):
@@ -96,10 +97,18 @@ class autocast(_C.AutocastScope):
         wrapped.__script_unsupported = "autocast"  # type: ignore[attr-defined]
         return wrapped  # type: ignore[return-value]
 
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, **{name: getattr(self, name) for name in _STATE}}
+
+    def __setstate__(self, state: dict) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
     def __repr__(self) -> str:
         return f"autocast(device_type='{self.device}', dtype={self.fast_dtype}, enabled={self._enabled})"
 
 
+_C._make_regions_of(autocast)
 _C._set_policy_state(policies.state)
 
 

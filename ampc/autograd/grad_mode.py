@@ -83,6 +83,10 @@ class enable_grad(_PlainDecorator):
     _records = True
 
 
+_C._make_bare(no_grad)
+_C._make_bare(enable_grad)
+
+
 class set_grad_enabled(ContextDecorator):
     """Turns recording on or off when it is called. The end of a ``with`` restores the old mode.
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import warnings
 import weakref
 from typing import Any, List, NamedTuple, Optional, Set
@@ -398,8 +397,8 @@ def before_wait(optimizer: Any, why: str) -> None:
 
 
 def before_region(dtype: Any) -> None:
-    """A region of the CPU is opened."""
-    if _is_silent("autocast-without-effect") or _C._has_units(dtype):
+    """A region of a CPU without units for its dtype is made."""
+    if _is_silent("autocast-without-effect"):
         return
     other = _C.bfloat16 if dtype is _C.float16 else _C.float16
     named = [str(d).split(".")[-1] for d in (dtype, other)]
@@ -409,18 +408,10 @@ def before_region(dtype: Any) -> None:
          "float32, and casts take extra time, so autocast makes nothing faster", fix)
 
 
-class _Observed(threading.local):
-    """How many more regions of a thread are observed, to see whether they can be of use."""
-
-    left = 3
-
-
-_observed = _Observed()
-
-
 def region_begins(dtype: Any) -> Any:
-    """The outermost autocast region of a thread is to be entered: who looks at what runs in it, None where nobody does."""
-    if _is_silent("autocast-without-effect") or _observed.left <= 0:
+    """The outermost autocast region of a thread is to be entered, one of the first (``_C._regions_to_observe``): who looks at what runs in
+    it, None where nobody does."""
+    if _is_silent("autocast-without-effect"):
         return None
     if not _C._has_units(dtype) and not _C._cuda_count():
         return None  # before_region has told of that
@@ -430,7 +421,6 @@ def region_begins(dtype: Any) -> Any:
 
     seen = Explain()
     seen._begins()
-    _observed.left -= 1
     return seen
 
 
@@ -468,7 +458,7 @@ def _shape_of(seen: Any, word: str) -> str:
 class Guard(Listener):
     """Makes the checks above at their events."""
 
-    region_made = staticmethod(before_region)
+    region_without_units = staticmethod(before_region)
     scaler_made = staticmethod(_forget_scale)
     scale_read = staticmethod(_keep_scale)
     unscaling = staticmethod(before_unscale)

@@ -17,7 +17,7 @@ F = nn.functional
 class _Region(_C.AutocastScope):
     """A layer's autocast, by its policy."""
 
-    _cache_enabled, _policy, _observable = True, None, False
+    _observable = False
 
     def __init__(self, device: str, dtype: Any, mixed: bool) -> None:
         self.device, self.fast_dtype, self._enabled = device, dtype if mixed else _C.bfloat16, mixed

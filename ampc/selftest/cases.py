@@ -159,6 +159,7 @@ PASSES = [
     case("positions", positions, "topk_many", ALL, count=3, n=2500, picks=200),
     case("indexing", indexing, "", ALL, rows=9, width=21, picks=700),
     case("pooling", pooling, "pool_rows", ALL, planes=3, size=(13, 18), kernel=3, stride=2, padding=1, dilation=2),
+    case("pooling", pooling, "pool_fours", ALL, planes=3, size=(13, 35), kernel=2, stride=2, padding=0, dilation=1),
     case("pooling", pooling, "pool_windows", ALL, planes=2, size=(13, 9), kernel=3, stride=2, padding=1, dilation=2),
     case("pooling", pooling, "pool_rows", FLOATS, planes=2, size=(7, 8, 9), kernel=2, stride=1, padding=1, dilation=1),
     case("resampling", resampling, "", ALL, planes=3, size=(7, 9), out=(17, 13)),

@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,14 +261,16 @@ static void take_environment(ac_machine *m) {
 
 static ac_machine machine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic bool is_read; /* asked before `once`: every product asks several times */
 
 static void read_once(void) {
     machine = detect();
     take_environment(&machine);
+    atomic_store_explicit(&is_read, true, memory_order_release);
 }
 
 const ac_machine *ac_this_machine(void) {
-    (void)pthread_once(&once, read_once);
+    if (!atomic_load_explicit(&is_read, memory_order_acquire)) (void)pthread_once(&once, read_once);
     return &machine;
 }
 

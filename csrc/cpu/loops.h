@@ -42,6 +42,8 @@ typedef struct ac_loops {
     /* folds x[r * step + j], for every row r in turn, into totals[j] */
     void (*fold_columns[AC_N_FOLDS][AC_N_OPMATHS])(int64_t rows, int64_t n, const void *x, int64_t step, double p,
                                                    void *totals);
+    /* fold_columns of AC_FOLD_SUM in float32, of bfloat16 */
+    void (*columns_sum_bfloat16)(int64_t rows, int64_t n, const void *x, int64_t step, double p, void *totals);
     /* keys in the order of values, each xor `flip`, see order_loops.inc */
     void (*order[AC_N_OPMATHS])(int64_t n, const void *x, uint64_t flip, uint64_t *keys);
     int64_t (*first_below)(int64_t n, const uint64_t *keys, uint64_t limit);
@@ -76,6 +78,8 @@ typedef struct ac_loops {
                         float *sums, int64_t sums_row);
     /* one tap of max pooling's windows, see pool_rows.inc */
     void (*pool_tap[AC_N_OPMATHS])(int64_t n, const void *x, int64_t stride, int32_t tap, void *best, int32_t *which);
+    /* n windows of two by two of two rows, see there too */
+    void (*pool_fours[AC_N_OPMATHS])(int64_t n, const void *x, const void *below, void *best, int32_t *which);
     /* rows of two channels as cells of pairs, see conv_pack.inc */
     void (*pair_rows)(int64_t rows, int64_t n, const uint16_t *even, const uint16_t *odd, int64_t stride,
                       int64_t from_row, uint32_t *to, int64_t to_row);

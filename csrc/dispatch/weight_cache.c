@@ -1,5 +1,5 @@
-/* The weight cache: finds or makes the packed 16-bit copy of a weight for a product. A weight is used many times
- * between two writes, so it is packed once. */
+/* The weight cache: finds or makes the packed copy of a weight for a product. A weight is used many times between two
+ * writes, so it is packed once. */
 #include "dispatch/weight_cache.h"
 
 #include "dispatch/lock.h"
@@ -8,6 +8,7 @@
 #include "autograd/node.h"
 #include "base/pool.h"
 #include "base/ways.h"
+#include "cpu/gemm/gemm.h"
 #include "cuda/gpu.h"
 #include "tensor/packed_weights.h"
 
@@ -34,9 +35,10 @@ static int weight_panels(ac_tensor *w, ac_packed_kind kind, ac_tensor **panels) 
         AC_WAY(copy_found);
         return 0;
     }
+    if (kind.dtype == AC_float32 && !ac_packed_weight_is_reused(w, kind.out_first)) return 0;
     const ac_backend *backend = ac_backend_of(ac_device_of(w));
     int64_t bytes = backend->panels_bytes(w, kind.dtype, kind.out_first);
-    if (!is_worth_keeping(w, bytes) || !ac_packed_weights_have_room(bytes)) {
+    if (!is_worth_keeping(w, bytes) || !ac_packed_weights_have_room(kind.dtype, bytes)) {
         AC_WAY(copy_declined);
         return 0;
     }
@@ -57,9 +59,20 @@ static int weight_panels(ac_tensor *w, ac_packed_kind kind, ac_tensor **panels) 
     return fits && !*panels ? -1 : 0;
 }
 
+/* A product of float32 with so few rows that packing the weight takes a good part of its time, and so many that it is
+ * packed at all: with fewer the weight is read where it lies (cpu/gemm/thin.c). */
+static bool packs_for_few_rows(const ac_run *run) {
+    enum { MOST_ROWS = 256 };
+    const ac_tensor *x = run->in[0], *w = run->in[1];
+    int64_t k = x->ndim ? x->shape[x->ndim - 1] : 0, rows = k ? x->numel / k : 0, columns = k ? w->numel / k : 0;
+    return x->dtype == AC_float32 && w->dtype == AC_float32 && (ac_device_of(x) | ac_device_of(w)) == AC_CPU &&
+           rows > AC_THIN_LANES && columns > AC_THIN_LANES && rows <= MOST_ROWS;
+}
+
 int ac_packed_weight_for(const ac_run *run, ac_tensor **panels) {
     *panels = NULL;
-    if (!ac_is_half(run->compute) || ac_autocast.no_cache || !is_trained(run->in[1], 2)) return 0;
+    if (ac_autocast.no_cache || !is_trained(run->in[1], 2)) return 0;
+    if (!ac_is_half(run->compute) && (run->compute != AC_float32 || !packs_for_few_rows(run))) return 0;
     bool gpu = ac_device_of(run->in[1]) != AC_CPU; /* takes a weight of that dtype as it is, and copies in one layout */
     if (gpu && run->in[1]->dtype == run->compute) return 0;
     ac_packed_kind kind = {run->compute, !gpu && ac_ops[run->op].flags & AC_FLAG_OUT_FIRST};

@@ -1,4 +1,4 @@
-/* The weight cache: packed 16-bit copies of weights for products. */
+/* The weight cache: packed copies of weights for products. */
 #ifndef AC_DISPATCH_WEIGHT_CACHE_H
 #define AC_DISPATCH_WEIGHT_CACHE_H
 

@@ -210,11 +210,11 @@ static int intern_words(void) {
                  {&ac_py->records, "_records"},
                  {&ac_py->inference, "_inference"},
                  {&ac_py->prev, "prev"},
-                 {&ac_py->device, "device"},
-                 {&ac_py->enabled, "_enabled"},
-                 {&ac_py->fast_dtype, "fast_dtype"},
-                 {&ac_py->cache_enabled, "_cache_enabled"},
-                 {&ac_py->policy, "_policy"},
+                 {&ac_py->region_words[0], "device_type"},
+                 {&ac_py->region_words[1], "dtype"},
+                 {&ac_py->region_words[2], "enabled"},
+                 {&ac_py->region_words[3], "cache_enabled"},
+                 {&ac_py->init, "__init__"},
                  {&ac_py->chosen, "chosen"},
                  {&ac_py->by_module, "by_module"},
                  {&ac_py->table, "_table"},
@@ -231,7 +231,7 @@ static int add_parts(PyObject *module) {
                                         ac_functions_init, ac_autograd_init, ac_amp_init,        ac_provenance_init,
                                         ac_watch_init,     ac_optim_init,    ac_create_init,     ac_numpy_init,
                                         ac_dlpack_init,    ac_machine_init,  ac_scope_init,      ac_storage_init,
-                                        ac_foreach_init,   ac_ranks_init,    ac_nccl_init};
+                                        ac_foreach_init,   ac_ranks_init,    ac_nccl_init,       ac_autocast_init};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i](module) < 0) return -1;
     return PyModule_AddFunctions(module, functions);

@@ -61,6 +61,19 @@ int ac_scope_type(PyObject *module, const char *name, const char *doc, PyCFuncti
     return failed;
 }
 
+PyObject *ac_call_type(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *words) {
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+    PyObject *all = PyTuple_New(n), *named = words ? PyDict_New() : NULL;
+    bool failed = !all || (words && !named);
+    for (Py_ssize_t i = 0; !failed && i < n; i++) PyTuple_SET_ITEM(all, i, Py_NewRef(args[i]));
+    for (Py_ssize_t k = 0; !failed && words && k < PyTuple_GET_SIZE(words); k++)
+        failed = PyDict_SetItem(named, PyTuple_GET_ITEM(words, k), args[n + k]) < 0;
+    PyObject *made = failed ? NULL : Py_TYPE(type)->tp_call(type, all, named);
+    Py_XDECREF(all);
+    Py_XDECREF(named);
+    return made;
+}
+
 /* -- Scope: changes that Python names ----------------------------------------------------------------------------- */
 
 typedef struct {
@@ -166,7 +179,22 @@ static PyObject *enter_grad(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+/* Vectorcall of a class that is nearly always called without arguments, and then needs no __new__ of Python. */
+static PyObject *make_bare(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *words) {
+    if (PyVectorcall_NARGS(nargsf) || words) return ac_call_type(type, args, nargsf, words);
+    return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);
+}
+
+/* _make_bare(type): a class whose objects begin with nothing set */
+static PyObject *set_make_bare(PyObject *module, PyObject *type) {
+    (void)module;
+    ((PyTypeObject *)type)->tp_vectorcall = make_bare;
+    Py_RETURN_NONE;
+}
+static PyMethodDef functions[] = {{"_make_bare", set_make_bare, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+
 int ac_scope_init(PyObject *module) {
+    if (PyModule_AddFunctions(module, functions) < 0) return -1;
     if (ac_scope_type(module, "ampc._C.Scope",
                       "A context manager: `_changes()` gives a tuple of (begin, arguments, end, arguments), functions "
                       "that are called, or None; the ends in the opposite order, all of them, whatever fails.",

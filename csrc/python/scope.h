@@ -23,6 +23,9 @@ void ac_scope_push(ac_scope_frame *f);
 void ac_scope_free(ac_scope_frame *f); /* of one that was not entered */
 ac_scope_frame *ac_scope_innermost(void);
 
+/* Calls a class as if its vectorcall were not there. */
+PyObject *ac_call_type(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *words);
+
 /* `__exit__` of every scope, METH_FASTCALL. */
 PyObject *ac_scope_exit(PyObject *self, PyObject *const *args, Py_ssize_t n);
 /* Adds a type ampc._C.<name> whose `__enter__` is given; a subclass in Python has the rest. */

@@ -24,6 +24,8 @@ typedef struct {
     PyObject_HEAD ac_dtype dtype;
 } PyDtype;
 
+enum { AC_REGION_WORDS = 4 };
+
 /* The module's state. */
 typedef struct {
     PyTypeObject *tensor, *dtype, *function, *node, *scaler, *storage;
@@ -32,8 +34,9 @@ typedef struct {
     PyTypeObject *results[AC_N_OPS];          /* struct sequences of operators with several results */
     PyObject *out, *input, *other, *axis, *dim, *keepdims, *keepdim, *params; /* interned words */
     PyObject *records, *inference, *prev;                                     /* attributes of scopes */
-    PyObject *device, *enabled, *fast_dtype, *cache_enabled, *policy, *chosen, *by_module, *table, *modules, *saw,
-        *observable;
+    PyObject *chosen, *by_module, *table, *modules, *saw, *observable, *init;
+    PyObject *region_words[AC_REGION_WORDS];              /* interned: arguments of autocast */
+    PyObject *region_init;                                /* autocast.__init__ */
     PyObject *policy_state, *region_begins, *region_ends; /* Python's part of autocast's regions, see amp.c */
     PyObject *size_type;                                  /* ampc.Size, given by Python */
     PyObject *out_of_memory;                              /* ampc.OutOfMemoryError */
@@ -111,6 +114,7 @@ int ac_functions_init(PyObject *module);
 int ac_dtype_type_init(PyObject *module);
 int ac_autograd_init(PyObject *module);
 int ac_amp_init(PyObject *module);
+int ac_autocast_init(PyObject *module);
 int ac_provenance_init(PyObject *module);
 int ac_watch_init(PyObject *module);
 int ac_optim_init(PyObject *module);

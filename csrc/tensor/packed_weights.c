@@ -1,4 +1,4 @@
-/* The packed 16-bit copies of weights: found, added, renewed and dropped, within a limit of bytes for the process. */
+/* The packed copies of weights: found, added, renewed and dropped, within a limit of bytes for the process. */
 #include "tensor/packed_weights.h"
 
 #include "base/alloc.h"
@@ -7,6 +7,10 @@
 
 static ac_packed_weight *newest; /* head of the process-wide list */
 static ac_packed_weights_stats stats = {.limit = INT64_MAX};
+
+/* Copies in float32 take as much memory as the weights, so they have a limit of their own. */
+enum { MOST_IN_FLOAT32 = 256 << 20 };
+static int64_t bytes_in_float32;
 
 static bool same_view(const ac_packed_weight *c, const ac_tensor *t, ac_packed_kind kind) {
     if (c->kind.dtype != kind.dtype || c->kind.out_first != kind.out_first) return false;
@@ -23,6 +27,7 @@ static void drop(ac_packed_weight **link) {
     else newest = c->older;
     if (c->older) c->older->newer = c->newer;
     stats.bytes -= c->tensor->storage->bytes;
+    if (c->kind.dtype == AC_float32) bytes_in_float32 -= c->tensor->storage->bytes;
     stats.copies--;
     ac_tensor_release(c->tensor);
     ac_free(c, sizeof *c);
@@ -47,10 +52,20 @@ ac_tensor *ac_packed_weight_find(const ac_tensor *t, ac_packed_kind kind) {
     return c->tensor;
 }
 
-bool ac_packed_weights_have_room(int64_t bytes) {
+bool ac_packed_weights_have_room(ac_dtype dtype, int64_t bytes) {
     bool room = bytes <= stats.limit - stats.bytes;
+    if (dtype == AC_float32) room &= bytes <= MOST_IN_FLOAT32 - bytes_in_float32;
     stats.refused += !room;
     return room;
+}
+
+bool ac_packed_weight_is_reused(const ac_tensor *t, bool out_first) {
+    enum { OFTEN = 3 }; /* a step of training, or two that accumulate, read a weight less often between two writes */
+    ac_weight_uses *u = &t->storage->uses;
+    if (u->content != t->storage->content || u->offset != t->offset)
+        *u = (ac_weight_uses){t->storage->content, t->offset, {0, 0}};
+    if (u->times[out_first] < OFTEN) u->times[out_first]++;
+    return u->times[out_first] == OFTEN;
 }
 
 int ac_packed_weight_put(const ac_tensor *t, ac_packed_kind kind, ac_tensor *copy, uint64_t content) {
@@ -72,6 +87,7 @@ int ac_packed_weight_put(const ac_tensor *t, ac_packed_kind kind, ac_tensor *cop
     if (newest) newest->newer = c;
     newest = t->storage->packed = c;
     stats.bytes += copy->storage->bytes;
+    if (kind.dtype == AC_float32) bytes_in_float32 += copy->storage->bytes;
     stats.copies++, stats.packed++;
     return 0;
 }
@@ -80,7 +96,8 @@ void ac_packed_weights_take(const ac_tensor *t, ac_kept kept[AC_KEPT]) {
     int n = 0;
     for (int i = 0; i < AC_KEPT; i++) kept[i].panels = NULL;
     for (ac_packed_weight *c = t->storage->packed; c && n < AC_KEPT; c = c->next) {
-        if (!c->used || c->content != t->storage->content || !same_view(c, t, c->kind)) continue;
+        if (c->kind.dtype == AC_float32 || !c->used || c->content != t->storage->content || !same_view(c, t, c->kind))
+            continue;
         kept[n].panels = ac_tensor_retain(c->tensor);
         kept[n].kind = c->kind, kept[n].content = c->content;
         atomic_store(&kept[n++].refuse, false);

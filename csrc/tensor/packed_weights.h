@@ -1,6 +1,6 @@
-/* The packed 16-bit copies of weights. They hang on the weight's storage, in the layouts that products read. A copy
- * is valid for one value of the storage's `content` counter, which every write increments, so a write outdates it. It
- * is freed with the storage, so it outlives autocast regions and no_grad. */
+/* The packed copies of weights, of 16 bits and of float32. They hang on the weight's storage, in the layouts that
+ * products read. A copy is valid for one value of the storage's `content` counter, which every write increments, so a
+ * write outdates it. It is freed with the storage, so it outlives autocast regions and no_grad. */
 #ifndef AC_TENSOR_PACKED_WEIGHTS_H
 #define AC_TENSOR_PACKED_WEIGHTS_H
 
@@ -26,8 +26,10 @@ struct ac_packed_weight {
 
 /* borrowed: the valid copy of t, or NULL when there is none (never an error) */
 ac_tensor *ac_packed_weight_find(const ac_tensor *t, ac_packed_kind kind);
-/* Whether `bytes` more may be kept. */
-bool ac_packed_weights_have_room(int64_t bytes);
+/* Whether `bytes` more of a dtype may be kept. */
+bool ac_packed_weights_have_room(ac_dtype dtype, int64_t bytes);
+/* Counts a use of t by a product of float32. Whether there were so many since its last write that a copy pays. */
+bool ac_packed_weight_is_reused(const ac_tensor *t, bool out_first);
 /* Hangs `copy` (retained), made when the storage's counter was `content`, on t's storage. */
 int ac_packed_weight_put(const ac_tensor *t, ac_packed_kind kind, ac_tensor *copy, uint64_t content) AC_CHECKED;
 
@@ -39,7 +41,7 @@ typedef struct {
     uint64_t content;    /* of the storage when it was taken */
     _Atomic bool refuse; /* the writer could not pack the new values */
 } ac_kept;
-/* The valid copies of t that have been used since they were packed: the others are not worth the work. */
+/* The valid copies of t in 16 bits that have been used since they were packed: the others are not worth the work. */
 void ac_packed_weights_take(const ac_tensor *t, ac_kept kept[AC_KEPT]);
 /* After exactly one write, which `written` says happened: those that were packed again are valid. */
 void ac_packed_weights_give_back(const ac_tensor *t, ac_kept kept[AC_KEPT], bool written);

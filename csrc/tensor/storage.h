@@ -22,7 +22,14 @@ static inline int ac_gpu_index(ac_device d) { return d - 1; }
 /* "cpu" or "cuda:0", in memory of the thread's own that the fourth call after it uses again. */
 const char *ac_device_name(ac_device d);
 
-typedef struct ac_packed_weight ac_packed_weight; /* a 16-bit copy of a weight, see packed_weights.h */
+typedef struct ac_packed_weight ac_packed_weight; /* a packed copy of a weight, see packed_weights.h */
+
+/* How often products of float32 have read a weight since `content`: the one at `offset`, in either layout. */
+typedef struct {
+    uint64_t content;
+    int64_t offset;
+    uint8_t times[2];
+} ac_weight_uses;
 
 /* What few storages have: memory of another size or place than they were made with. */
 typedef struct {
@@ -53,6 +60,7 @@ typedef struct ac_storage {
     void *py;                     /* its Python object, or NULL */
     ac_storage_moved *moved;      /* owned, or NULL */
     ac_packed_weight *packed;     /* owned, freed with the storage */
+    ac_weight_uses uses;
     void (*release)(void *owner); /* foreign memory: how to give it back */
     void *owner;
 } ac_storage;

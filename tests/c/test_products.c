@@ -333,6 +333,68 @@ static void test_small_allocates_nothing(const ac_micro *micro) {
     free(b.block);
 }
 
+/* -- rounding, bit for bit ---------------------------------------------------------------------------- */
+
+/* Any float32: half of them have an exponent at the end of its range, or lie half-way between two of 16 bits. */
+static float any_float(void) {
+    uint32_t bits = (uint32_t)below((int64_t)1 << 31) << 1 | (uint32_t)below(2);
+    switch (below(6)) {
+    case 0: return ac_from_bits(bits | 0x7F800000u);          /* infinite or nan */
+    case 1: return ac_from_bits(bits & 0x807FFFFFu);          /* subnormal */
+    case 2: return ac_from_bits((bits & ~0xFFFFu) | 0x8000u); /* half-way in bfloat16 */
+    default: return ac_from_bits(bits);
+    }
+}
+
+/* Sums of 0 plus a bias show how a kernel rounds results. */
+static void test_rounded_results(const ac_micro *micro) {
+    enum { ROWS = 32, MOST = 80 };
+    ac_dtype round = round_for(micro->kind);
+    for (int64_t cols = 1; cols <= MOST; cols++) {
+        matrix a = new_matrix(ROWS, 32, round, round, 0), b = new_matrix(cols, 32, round, round, 0);
+        for (int64_t j = 0; j < cols; j++)
+            for (int64_t k = 0; k < 32; k++) put(&b, j, k, 0);
+        ac_dtype dtype = below(2) ? AC_bfloat16 : AC_float16;
+        float bias[MOST];
+        uint16_t c[ROWS * MOST];
+        for (int j = 0; j < MOST; j++) bias[j] = any_float();
+        ac_gemm_call g = {
+            .a = a.o, .b = b.o, .c = (char *)c, .c_dtype = dtype, .c_row = cols, .alpha = 1, .bias = bias, .batch = 1};
+        bool finite;
+        CHECK(ac_gemm_run_on(&g, micro, &finite) == 0 && finite);
+        int wrong = 0;
+        for (int64_t i = 0; i < ROWS * cols; i++) {
+            float sum = 0.0f + bias[i % cols];
+            wrong += c[i] != (dtype == AC_bfloat16 ? ac_f32_to_bf16(sum) : ac_f32_to_f16(sum));
+        }
+        CHECK(wrong == 0);
+        free(a.block);
+        free(b.block);
+    }
+}
+
+/* The packing of each instruction set rounds as plain C does. */
+static void test_packed_bits(void) {
+    for (int t = 0; t < 200; t++) {
+        int64_t lanes = 1 + below(20), k = 1 + below(40);
+        matrix m = new_matrix(lanes, k, AC_float32, AC_bfloat16, (int)below(2));
+        for (int64_t i = 0; i < lanes; i++)
+            for (int64_t j = 0; j < k; j++) ((float *)m.block)[LEAD + offset_of(&m.o, i, j)] = any_float();
+        bool columns = below(2);
+        _Alignas(64) char want[AC_TILE_BYTES], got[AC_TILE_BYTES];
+        CHECK(ac_pack_k_step_portable(&m.o, AC_PANEL_BF16, columns, 0, 0, want));
+#ifdef AC_HAVE_X86
+        if (ac_cpu_isa() >= AC_ISA_AVX512) {
+            CHECK(ac_pack_k_step_avx512(&m.o, AC_PANEL_BF16, columns, 0, 0, got));
+            CHECK(memcmp(got, want, sizeof got) == 0);
+        }
+#else
+        (void)got;
+#endif
+        free(m.block);
+    }
+}
+
 /* -- packing in parts ------------------------------------------------------------------------------- */
 
 static void test_parts(void) {
@@ -383,9 +445,11 @@ int main(int argc, char **argv) {
         test_subnormal(micro);
         test_shared(micro);
         test_nothing(micro);
+        test_rounded_results(micro);
         test_small_allocates_nothing(micro);
         printf("%s: %d passed, %d failed\n", micro->name, passed, failed);
     }
+    test_packed_bits();
     test_parts();
     ac_memory_trim();
     printf("products: %d passed, %d failed\n", passed, failed);

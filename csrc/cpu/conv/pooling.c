@@ -51,6 +51,7 @@ typedef struct {
     const ac_loops *loops;
     ac_opmath opmath;
     bool by_rows; /* else window by window */
+    bool by_fours;
 } pooling;
 
 /* The largest of a window; a nan, once met, stays, the first of equal values wins. */
@@ -106,6 +107,15 @@ static void find_taps(const ac_windows *w, pool_tap *taps) {
             }
 }
 
+/* Whether windows are of two by two values and lie side by side, none of them over an edge. */
+static bool are_fours(const ac_windows *w) {
+    bool good = w->kernel[0] == 1 && w->padding[0] == 0;
+    for (int d = 1; d < 3; d++)
+        good &= w->kernel[d] == 2 && w->stride[d] == 2 && w->dilation[d] == 1 && w->padding[d] == 0 &&
+                2 * w->out[d] <= w->in[d];
+    return good;
+}
+
 /* The best values of a row of windows, tap by tap, and which taps they are; `first` is where the first window begins.
  */
 static void pool_row(const pooling *p, const char *x, int64_t o0, int64_t o1, int64_t first, const pool_tap *taps,
@@ -113,6 +123,11 @@ static void pool_row(const pooling *p, const char *x, int64_t o0, int64_t o1, in
     const ac_windows *w = &p->w;
     int64_t item = ac_opmath_bytes(p->opmath);
     int32_t tap = 0;
+    if (p->by_fours) {
+        x += first * item;
+        p->loops->pool_fours[p->opmath](w->out[2], x, x + w->in[2] * item, best, which);
+        return;
+    }
     memset(which, -1, (size_t)w->out[2] * sizeof *which);
     for (int64_t k0 = 0; k0 < w->kernel[0]; k0++)
         for (int64_t k1 = 0; k1 < w->kernel[1]; k1++) {
@@ -167,7 +182,9 @@ int ac_cpu_max_pool(const ac_run *r) {
     p.planes = planes_of(x, (int)a->kernel.n);
     p.pixels = ac_product3(p.w.in), p.positions = ac_product3(p.w.out);
     p.by_rows = !p.w.adaptive && p.w.out[2] >= LONG_ROW && ac_product3(p.w.kernel) <= INT32_MAX;
-    if (p.by_rows) AC_WAY(pool_rows);
+    p.by_fours = p.by_rows && are_fours(&p.w);
+    if (p.by_fours) AC_WAY(pool_fours);
+    else if (p.by_rows) AC_WAY(pool_rows);
     else AC_WAY(pool_windows);
     int64_t planes = p.positions ? r->out[0]->numel / p.positions : 0;
     int64_t cells = p.pixels + (p.by_rows ? 3 * ac_product3(p.w.kernel) + 2 * p.w.out[2] : 0);

@@ -22,7 +22,37 @@ HALVES __m256i ac_narrow16_bf16(__m512 x) {
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, top, _mm512_set1_epi32(0x40)));
 }
+/* The bits of x before the lower half is cut off, where x is no nan. */
+HALVES __m512i ac_rounded_bf16(__m512 x) {
+    __m512i u = _mm512_castps_si512(x);
+    __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
+    return _mm512_add_epi32(u, _mm512_mask_blend_epi32(odd, _mm512_set1_epi32(0x7FFF), _mm512_set1_epi32(0x8000)));
+}
+
+static __attribute__((noinline, cold, unused)) __m512i ac_narrow32_bf16_nan(__m512 x, __m512 y) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(ac_narrow16_bf16(x)), ac_narrow16_bf16(y), 1);
+}
+/* x, then y: half of the instructions of two ac_narrow16_bf16 */
+HALVES __m512i ac_narrow32_bf16(__m512 x, __m512 y) {
+    const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                                           25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    if (__builtin_expect(_mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q) != 0, 0)) return ac_narrow32_bf16_nan(x, y);
+    return _mm512_permutex2var_epi16(ac_rounded_bf16(x), upper, ac_rounded_bf16(y));
+}
+static __attribute__((noinline, cold, unused)) __m512i ac_pairs_bf16_nan(__m512 x, __m512 y) {
+    __m512i low = _mm512_cvtepu16_epi32(ac_narrow16_bf16(x)), high = _mm512_cvtepu16_epi32(ac_narrow16_bf16(y));
+    return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+/* Value i of x, then value i of y, for each i. */
+HALVES __m512i ac_pairs_bf16(__m512 x, __m512 y) {
+    if (__builtin_expect(_mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q) != 0, 0)) return ac_pairs_bf16_nan(x, y);
+    return _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(ac_rounded_bf16(x), 16), ac_rounded_bf16(y));
+}
 HALVES __m256i ac_narrow16_f16(__m512 x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
+
+HALVES __m512i ac_narrow32_f16(__m512 x, __m512 y) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(ac_narrow16_f16(x)), ac_narrow16_f16(y), 1);
+}
 
 HALVES __mmask16 ac_first16(int64_t n) { return (__mmask16)(n >= 16 ? 0xFFFF : n > 0 ? (1u << n) - 1 : 0); }
 
@@ -38,6 +68,8 @@ HALVES __mmask16 ac_first16(int64_t n) { return (__mmask16)(n >= 16 ? 0xFFFF : n
     }                                                                                                                  \
     static inline void ac_narrow_##name(int64_t n, const float *x, uint16_t *y) {                                      \
         int64_t i = 0;                                                                                                 \
+        for (; i + 32 <= n; i += 32)                                                                                   \
+            _mm512_storeu_si512(y + i, ac_narrow32_##name(_mm512_loadu_ps(x + i), _mm512_loadu_ps(x + i + 16)));       \
         for (; i + 16 <= n; i += 16)                                                                                   \
             _mm256_storeu_si256((__m256i *)(void *)(y + i), ac_narrow16_##name(_mm512_loadu_ps(x + i)));               \
         if (i == n) return;                                                                                            \

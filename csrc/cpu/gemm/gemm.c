@@ -206,6 +206,13 @@ static int64_t least_work(const ac_micro *micro) {
 
 static int64_t whole_runs(int64_t panels, int64_t at_a_time) { return ac_ceil_div(panels, at_a_time) * at_a_time; }
 
+/* Panels in each of some blocks: whole runs of the micro-kernel, which is slower with fewer panels than it takes,
+ * unless that would leave next to nothing for the last block. */
+static int64_t side_of(int64_t panels, int64_t blocks, int64_t at_a_time) {
+    int64_t even = ac_ceil_div(panels, blocks), whole = whole_runs(even, at_a_time), last = (panels - 1) % whole + 1;
+    return 2 * last < whole ? even : whole;
+}
+
 /* Panels of A in a block, of at most 32. Each run of the micro-kernel along them reads their k block again, which takes
  * a quarter of the second-level cache for each panel of columns that a run takes: few runs may fetch it from further.
  */
@@ -216,7 +223,7 @@ static int64_t rows_of_panels(const plan *p) {
 
 /* Accumulators take an eighth of the second-level cache, or a little more: two hardware threads may have to share it.
  * If C is small, blocks are smaller, down to least_work. Eight blocks for every thread let the others take over the
- * share of a slow thread. Sides are whole runs of the micro-kernel, which is slower with fewer panels than it takes. */
+ * share of a slow thread. */
 static void choose_blocks(plan *p, int threads) {
     const ac_micro *micro = p->micro;
     int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
@@ -229,8 +236,7 @@ static void choose_blocks(plan *p, int threads) {
         else b = ac_ceil_div(b, 2);
     }
     p->a_blocks = ac_ceil_div(p->a_panels, a), p->b_blocks = ac_ceil_div(p->b_panels, b);
-    p->a_block = whole_runs(ac_ceil_div(p->a_panels, p->a_blocks), micro->a);
-    p->b_block = whole_runs(ac_ceil_div(p->b_panels, p->b_blocks), micro->b);
+    p->a_block = side_of(p->a_panels, p->a_blocks, micro->a), p->b_block = side_of(p->b_panels, p->b_blocks, micro->b);
     p->a_blocks = ac_ceil_div(p->a_panels, p->a_block), p->b_blocks = ac_ceil_div(p->b_panels, p->b_block);
 }
 

@@ -24,6 +24,7 @@ typedef struct {
 /* Safe from any thread; goes to the pool when the work is worth it. */
 int ac_gemm_run(const ac_gemm_call *call) AC_CHECKED;
 
+enum { AC_THIN_LANES = 16 }; /* of the operand that is small, at most */
 /* Whether a product of float32 has so few rows, or columns, that the other operand is read where it lies, and that
  * (thin.c). */
 bool ac_gemm_is_thin(const ac_gemm_call *call);

@@ -211,7 +211,7 @@ int ac_cpu_bmm(const ac_run *r) {
 
 /* -- linear ------------------------------------------------------------------------------------------ */
 
-/* x as [rows, in], which takes a copy when its leading dimensions do not merge. */
+/* x as [rows, in], which takes a copy when its leading dimensions do not merge. `x` has other than two. */
 static int flatten_rows(const ac_tensor *x, ac_tensor *flat, size_t *owned, ac_storage *memory) {
     int last = x->ndim - 1;
     ac_space rows = ac_space_of(x, ~(1u << last));
@@ -281,15 +281,19 @@ static int linear(const ac_run *r, const ac_tensor *x, const void *bias) {
 
 int ac_cpu_linear(const ac_run *r) {
     const ac_tensor *b = r->in[2];
+    const ac_tensor *x = r->in[0];
     ac_tensor flat;
     ac_storage memory;
-    size_t owned, bias_bytes = 0;
+    size_t owned = 0, bias_bytes = 0;
     double few[FEW];
     bool real = is_real(r);
-    AC_TRY(flatten_rows(r->in[0], &flat, &owned, &memory));
-    if (!real) linear_of_integers(r, &flat);
+    if (x->ndim != 2) {
+        AC_TRY(flatten_rows(x, &flat, &owned, &memory));
+        x = &flat;
+    }
+    if (!real) linear_of_integers(r, x);
     const void *bias = real && b ? take_bias(b, is_double(r) ? AC_OPMATH_F64 : AC_OPMATH_F32, few, &bias_bytes) : NULL;
-    int failed = !real ? 0 : b && !bias ? -1 : linear(r, &flat, bias);
+    int failed = !real ? 0 : b && !bias ? -1 : linear(r, x, bias);
     if (bias_bytes) ac_free((void *)(uintptr_t)bias, bias_bytes);
     if (owned) ac_free(memory.data, owned);
     return failed;

@@ -25,6 +25,12 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
     return _mm512_set1_ps(x);
 }
 
+/* A row of up to three tiles, rounded to bfloat16, from registers. */
+static inline __attribute__((always_inline)) void write_bf16(int nb, const __m512 *sums, uint16_t *to) {
+    if (nb > 1) _mm512_storeu_si512(to, ac_narrow32_bf16(sums[0], sums[1]));
+    if (nb != 2) _mm256_storeu_si256((__m256i *)(void *)(to + (nb - 1) * AC_LANES), ac_narrow16_bf16(sums[nb - 1]));
+}
+
 #define EIGHT_ROWS(name, nb, MULTIPLY)                                                                                 \
     static void name(const ac_micro_job *j, int row) {                                                                 \
         __m512 sum[ROWS][nb];                                                                                          \
@@ -56,23 +62,22 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
         int64_t c_row = AC_LANES, c_b = j->c_b;                                                                        \
         if (j->out && j->bias)                                                                                         \
             EACH_ROW EACH_COLUMN(nb) sum[i][v] = _mm512_add_ps(sum[i][v], _mm512_loadu_ps(j->bias + v * AC_LANES));    \
+        if (j->out && j->out_dtype == AC_bfloat16) {                                                                   \
+            EACH_ROW write_bf16(nb, sum[i], (uint16_t *)j->out + (row + i) * j->out_row);                              \
+            return;                                                                                                    \
+        }                                                                                                              \
         if (j->out && j->out_dtype == AC_float32)                                                                      \
             c = (float *)j->out + row * j->out_row, c_row = j->out_row, c_b = AC_LANES;                                \
         EACH_ROW EACH_COLUMN(nb) _mm512_storeu_ps(c + v * c_b + i * c_row, sum[i][v]);                                 \
     }
 
-/* The sums in a tile of C, rounded once to 16 bits, to the result. */
-static void write_tile(const float *sums, ac_dtype dtype, uint16_t *to, int64_t next) {
-    const float *last = sums + AC_TILE_FLOATS;
-    if (dtype == AC_bfloat16)
-        for (; sums < last; sums += AC_LANES, to += next) ac_narrow_bf16(AC_LANES, sums, to);
-    else
-        for (; sums < last; sums += AC_LANES, to += next) ac_narrow_f16(AC_LANES, sums, to);
-}
-
-static __attribute__((noinline)) void write_halves(const ac_micro_job *j) {
-    for (int v = 0; v < j->nb; v++)
-        write_tile(j->c + v * j->c_b, j->out_dtype, (uint16_t *)j->out + v * AC_LANES, j->out_row);
+/* The sums in tiles of C, rounded once to float16, to the result. */
+static __attribute__((noinline)) void write_f16(const ac_micro_job *j) {
+    for (int v = 0; v < j->nb; v++) {
+        const float *sums = j->c + v * j->c_b;
+        uint16_t *to = (uint16_t *)j->out + v * AC_LANES;
+        for (int i = 0; i < AC_LANES; i++) ac_narrow_f16(AC_LANES, sums + i * AC_LANES, to + i * j->out_row);
+    }
 }
 
 #define KERNEL(name, MULTIPLY)                                                                                         \
@@ -85,7 +90,7 @@ static __attribute__((noinline)) void write_halves(const ac_micro_job *j) {
             else if (j->nb == 2) name##_2(j, row);                                                                     \
             else name##_1(j, row);                                                                                     \
         }                                                                                                              \
-        if (j->out && j->out_dtype != AC_float32) write_halves(j);                                                     \
+        if (j->out && j->out_dtype == AC_float16) write_f16(j);                                                        \
     }
 
 KERNEL(run_f32, FMA_F32)

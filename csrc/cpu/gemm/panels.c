@@ -29,9 +29,14 @@ static int64_t depth_of_spans(ac_panel_kind kind) {
 
 ac_cut ac_cut_of(ac_panel_kind kind, int64_t k) {
     ac_cut c = {.kind = kind, .depth = kind == AC_PANEL_F32 ? AC_CELLS : 2 * AC_CELLS};
+    int64_t most = block_depth(kind);
     c.bytes = kind == AC_PANEL_SPLIT ? 2 * AC_TILE_BYTES : AC_TILE_BYTES;
-    c.all_k_steps = (k + c.depth - 1) / c.depth;
-    c.blocks = (k + block_depth(kind) - 1) / block_depth(kind);
+    c.all_k_steps = kind == AC_PANEL_F32 ? ac_ceil_div(k, AC_CELLS) : ac_ceil_div(k, 2 * AC_CELLS);
+    if (k > 0 && k <= most) { /* small products are cut without the divisions below, which take as long as their sums */
+        c.k_steps = c.all_k_steps, c.blocks = c.span = 1;
+        return c;
+    }
+    c.blocks = ac_ceil_div(k, most);
     c.k_steps = c.blocks ? (c.all_k_steps + c.blocks - 1) / c.blocks : 0;
     if (k > SPAN) c.k_steps = depth_of_spans(kind) / c.depth;
     c.blocks = c.k_steps ? (c.all_k_steps + c.k_steps - 1) / c.k_steps : 0; /* as many as that leaves */

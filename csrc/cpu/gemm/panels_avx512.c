@@ -88,6 +88,10 @@ INLINE void halves_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile 
     for (int i = 0; i < 16; i++) {
         const char *p = c->data + i * c->lane_bytes;
         __mmask16 l = i < c->lanes ? low : 0, h = i < c->lanes ? high : 0;
+        if (from == AC_float32 && round == AC_bfloat16) {
+            t->row[i] = ac_narrow32_bf16(read16(p, from, l), read16(p + second, from, h));
+            continue;
+        }
         __m256i x = read_half(p, from, round, l), y = read_half(p + second, from, round, h);
         t->row[i] = _mm512_inserti64x4(_mm512_castsi256_si512(x), y, 1);
     }
@@ -102,8 +106,12 @@ INLINE void halves_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile 
     __mmask16 lanes = ac_first16(c->lanes);
     for (int i = 0; i < 16; i++) {
         const char *p = c->data + 2 * i * c->k_bytes;
-        __m256i x = read_half(p, from, round, 2 * i < c->k ? lanes : 0);
-        __m256i y = read_half(p + c->k_bytes, from, round, 2 * i + 1 < c->k ? lanes : 0);
+        __mmask16 l = 2 * i < c->k ? lanes : 0, next = 2 * i + 1 < c->k ? lanes : 0;
+        if (from == AC_float32 && round == AC_bfloat16) {
+            t->row[i] = ac_pairs_bf16(read16(p, from, l), read16(p + c->k_bytes, from, next));
+            continue;
+        }
+        __m256i x = read_half(p, from, round, l), y = read_half(p + c->k_bytes, from, round, next);
         t->row[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(x), _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
     }
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    FEW = 16,         /* lanes of the small operand */
+    FEW = AC_THIN_LANES,
     LANES = 256,      /* of the large one that a thread takes at a time, at most */
     ENOUGH = 1 << 16, /* values of it that are enough where lanes are runs */
     SPAN = 6144,      /* values along k that lanes of a vector add one after the other, */

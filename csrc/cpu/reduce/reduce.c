@@ -93,17 +93,19 @@ static void load_rows(const reduction *c, int64_t base, int64_t width, int64_t r
 }
 
 /* Adds rows [row, end) of a block of columns, whose first value is at `base`, to `partial`. Rows of the opmath type are
- * read where they lie. */
+ * read where they lie, and of bfloat16 that is summed. */
 static void fold_rows(const reduction *c, int64_t base, int64_t width, int64_t row, int64_t end, double *partial) {
     double buffer[ROWS * COLUMNS];
     bool evenly = c->inner.n == 1,
-         in_place = c->kept.stride[c->kept.n - 1] == 1 && c->x->dtype == ac_opmath_dtype(c->opmath);
+         low = c->x->dtype == AC_bfloat16 && c->opmath == AC_OPMATH_F32 && c->fold == AC_FOLD_SUM,
+         in_place = c->kept.stride[c->kept.n - 1] == 1 && (low || c->x->dtype == ac_opmath_dtype(c->opmath));
     int64_t step = in_place && evenly ? c->inner.stride[0] : width, rows;
     for (; row < end; row += rows) {
         rows = in_place ? evenly ? end - row : 1 : ac_least(ROWS, end - row);
         const void *in = in_place ? element(c, base + ac_space_offset(&c->inner, row)) : (const void *)buffer;
         if (!in_place) load_rows(c, base, width, row, rows, (char *)buffer);
-        c->loops->fold_columns[c->fold][c->opmath](rows, width, in, step, c->p, partial);
+        if (low && in_place) c->loops->columns_sum_bfloat16(rows, width, in, step, c->p, partial);
+        else c->loops->fold_columns[c->fold][c->opmath](rows, width, in, step, c->p, partial);
     }
 }
 

@@ -1,0 +1,40 @@
+"""Max pooling by windows of two by two that lie side by side, which takes a way of its own."""
+
+import numpy as np
+import pytest
+from where import DEVICE
+
+import ampc
+import ampc.nn.functional as F
+
+
+def largest_of_fours(x):
+    """By the rule for max pooling: a nan, once met, stays, the last of them; of equal values the first wins."""
+    *lead, height, width = x.shape
+    rows, columns = height // 2, width // 2
+    values, places = np.zeros((*lead, rows, columns), x.dtype), np.zeros((*lead, rows, columns), np.int64)
+    for at in np.ndindex(*values.shape):
+        *plane, i, j = at
+        best = None
+        for k, m in ((2 * i, 2 * j), (2 * i, 2 * j + 1), (2 * i + 1, 2 * j), (2 * i + 1, 2 * j + 1)):
+            value = x[(*plane, k, m)]
+            if best is None or value > best or value != value:
+                best, values[at], places[at] = value, value, k * width + m
+    return values, places
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64", "uint8"])
+@pytest.mark.parametrize("size", [(2, 16), (7, 19), (8, 150), (33, 35)], ids=str)
+def test_max_pooling_of_two_by_two(size, dtype):
+    x = np.random.default_rng(0).integers(0, 4, (2, 3, *size)).astype(np.float64)
+    if "float" in dtype:
+        x[np.random.default_rng(1).random(x.shape) < 0.1] = np.nan
+        x[0, 0, 0, :2] = -np.inf
+    t = ampc.tensor(x).to(getattr(ampc, dtype)).to(DEVICE)
+    values, places = largest_of_fours(x)
+    for given in (t, t.transpose(2, 3).contiguous().transpose(2, 3), ampc.stack([t, t])[1]):
+        got, at = F.max_pool2d(given, 2, return_indices=True)
+        assert np.array_equal(got.double().numpy(force=True), values, equal_nan=True) and np.array_equal(at.numpy(force=True), places)
+        deep, deep_at = F.max_pool3d(given, (1, 2, 2), return_indices=True)
+        within = np.arange(3)[:, None, None] * size[0] * size[1] + places
+        assert np.array_equal(deep.double().numpy(force=True), values, equal_nan=True) and np.array_equal(deep_at.numpy(force=True), within)
