@@ -30,7 +30,7 @@ typedef struct {
     PyObject *dtypes[AC_N_DTYPES];
     PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
     PyTypeObject *results[AC_N_OPS];          /* struct sequences of operators with several results */
-    PyObject *out, *input, *other, *axis, *dim, *keepdims, *keepdim, *params; /* interned words */
+    PyObject *out, *input, *other, *axis, *dim, *keepdims, *keepdim, *params, *grad; /* interned words */
     PyObject *records, *inference, *prev;                                     /* attributes of scopes */
     PyObject *device, *enabled, *fast_dtype, *cache_enabled, *policy, *chosen, *by_module, *table, *modules, *saw,
         *observable;
@@ -114,6 +114,7 @@ int ac_amp_init(PyObject *module);
 int ac_provenance_init(PyObject *module);
 int ac_watch_init(PyObject *module);
 int ac_optim_init(PyObject *module);
+int ac_gradients_init(PyObject *module);
 int ac_take_options(PyObject *given, ac_optim_options *o); /* an update rule's, of a dict */
 int ac_create_init(PyObject *module);
 int ac_numpy_init(PyObject *module);
