@@ -31,7 +31,7 @@ typedef struct {
     PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
     PyTypeObject *results[AC_N_OPS];          /* struct sequences of operators with several results */
     PyObject *out, *input, *other, *axis, *dim, *keepdims, *keepdim, *params, *grad; /* interned words */
-    PyObject *records, *inference, *prev;                                     /* attributes of scopes */
+    PyObject *records, *inference, *prev;                                            /* attributes of scopes */
     PyObject *device, *enabled, *fast_dtype, *cache_enabled, *policy, *chosen, *by_module, *table, *modules, *saw,
         *observable;
     PyObject *policy_state, *region_begins, *region_ends; /* Python's part of autocast's regions, see amp.c */
