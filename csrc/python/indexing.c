@@ -336,6 +336,7 @@ static int assign_advanced(indexer *x, ac_tensor *value) {
     ac_attrs_index_put set = {0};
     int n = inputs(x, in);
     if (value->dtype != x->view->dtype && may_convert(x, value)) {
+        if (x->lone_mask) AC_TRY(ac_number_held(value, x->view->dtype, "x[mask] = value"));
         if (ac_call(AC_OP_cast, &value, 1, &as, cast) < 0) return -1;
         value = cast[0];
     }
