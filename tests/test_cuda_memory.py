@@ -195,6 +195,40 @@ def test_a_bad_index_names_operator_and_tensor():
         assert x.sum().item() == 45  # told once; all goes on
 
 
+def _bag(rows, at):
+    return ampc.nn.functional.embedding_bag(at.view(1, -1), rows)
+
+
+def _unpooled(rows, at):
+    return ampc.nn.functional.max_unpool1d(rows[:1, :2].unsqueeze(0), at.view(1, 1, -1), 2)
+
+
+def _margins(rows, at):
+    return ampc.nn.functional.multi_margin_loss(rows.t(), ampc.cat([at, at[:1] * 0]))
+
+
+WRITERS = {
+    "index_copy": lambda rows, at: rows.index_copy(0, at, rows[:2]), "index_fill": lambda rows, at: rows.index_fill(0, at, 7.0),
+    "scatter": lambda rows, at: rows.scatter(0, at.view(1, 2), 5.0), "scatter_add": lambda rows, at: rows.scatter_add(0, at.view(1, 2), rows[:1, :2]),
+    "scatter_reduce": lambda rows, at: rows.scatter_reduce(0, at.view(1, 2), rows[:1, :2], "sum"), "take": lambda rows, at: rows.t()[0].take(at),
+    "put": lambda rows, at: rows.t()[0].put(at, rows[0, :2]), "take_along_dim": lambda rows, at: ampc.take_along_dim(rows, at.view(2, 1), 0),
+    "embedding_bag": _bag, "max_unpool1d": _unpooled, "multi_margin_loss": _margins,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_bad_index_is_told_in_the_name_that_was_called(name):
+    """Of an operator that others compute, too: its own name, and the index as it was given."""
+    rows = ampc.arange(12.0).view(4, 3)
+    refused = {"index_copy": (-1, -4, 4), "embedding_bag": (-1, 4), "max_unpool1d": (-1, 4)}.get(name, (-5, 4))
+    for bad in refused:
+        with pytest.raises(IndexError, match=f"^{name} on the GPU: index {bad} .*is out of range for a size of 4"):
+            settled(WRITERS[name](rows, ampc.tensor([0, bad])))
+    settled(WRITERS[name](rows, ampc.tensor([0, 3])))  # and nothing is left over
+    with pytest.raises(IndexError, match="^gather on the GPU: index 9 in `index`"):
+        settled(rows.gather(0, ampc.tensor([[9]])))
+
+
 @simulated
 def test_every_allocation_of_a_step_may_fail():
     def make():

@@ -268,6 +268,25 @@ def test_the_ledger_of_statistics():
             assert np.array_equal(t.numpy(force=True), kept.numpy(force=True), equal_nan=True)
 
 
+def test_the_ledger_of_statistics_goes_with_the_first_gradient():
+    """It is of no use once a gradient is gone, and its table is memory of the GPU."""
+    from ampc.amp import _ledger
+
+    grads = [ampc.ones(3), ampc.ones(4)]
+    table = ampc._C._cuda_grad_stats(grads)[0]
+    _ledger.remember(grads, table)
+    assert _ledger.ledger_of(list(grads)) is table  # which takes it
+    _ledger.remember(grads, table)
+    grads.pop()
+    again = [grads[0], ampc.ones(4)]
+    assert _ledger.ledger_of(again) is not table  # the second one is another
+    _ledger.remember(again, table)
+    assert table.get_device() in _ledger._last
+    grads.clear()
+    again.clear()
+    assert table.get_device() not in _ledger._last
+
+
 def launched(call):
     before = simulator("launches")
     return call(), simulator("launches") - before

@@ -186,6 +186,50 @@ def test_state_dict_resumes(name):
         ampc.optim.SGD([ampc.nn.Parameter(ampc.ones(1))], lr=0.1).load_state_dict(saved[1])
 
 
+class _Kept(ampc.nn.Parameter):
+    """Its gradient lies elsewhere, as a class of a script may have it."""
+
+    elsewhere = None
+
+    @property
+    def grad(self):
+        return self.elsewhere
+
+    @grad.setter
+    def grad(self, value):
+        self.elsewhere = value
+
+
+def test_a_property_named_grad_is_the_gradient():
+    """Where gradients are let go of, and where a scaler divides them."""
+    p = _Kept(ampc.ones(2))
+    opt, scaler = ampc.optim.SGD([p], lr=1.0), ampc.amp.GradScaler(p.device.type, init_scale=4.0)
+    scaler.scale(ampc.ones(1))
+    p.grad = ampc.full((2,), 2.0)
+    scaler.step(opt)
+    scaler.update()
+    assert p.grad.tolist() == [0.5, 0.5] and p.tolist() == [0.5, 0.5]
+    opt.zero_grad()
+    assert p.grad is None and p.elsewhere is None
+
+
+def test_gradients_of_groups():
+    """By device, with their places; parameters without one are left out, and whatever else is refused."""
+    p, q, r = (ampc.nn.Parameter(ampc.ones(n)) for n in (1, 2, 3))
+    half = ampc.nn.Parameter(ampc.ones(4, dtype=ampc.float16))
+    p.grad, r.grad, half.grad = ampc.ones(1), ampc.ones(3), ampc.ones_like(half)
+    (where, grads, places, float16), = ampc._C._gradients_of([{"params": [p, q]}, {"params": (r, half, half)}])
+    assert where == ampc._C._device_index(p) and places == [(0, 0), (1, 0), (1, 1), (1, 2)] and float16 == (1, 1)
+    assert all(a is b for a, b in zip(grads, (p.grad, r.grad, half.grad, half.grad), strict=True))
+    assert ampc._C._gradients_of([]) == ampc._C._gradients_of([{"params": [q]}]) == []
+    with pytest.raises(AssertionError, match="must be Tensors, got int"):
+        ampc._C._gradients_of([{"params": [p, 1]}])
+    with pytest.raises(KeyError, match="params"):
+        ampc._C._gradients_of([{}])
+    with pytest.raises(TypeError):
+        ampc._C._gradients_of(1)
+
+
 def test_hooks_closure_and_zero_grad():
     p = ampc.nn.Parameter(ampc.ones(1))
     opt, seen = ampc.optim.SGD([p], lr=0.1), []

@@ -30,14 +30,16 @@ class GradStats:
 
 
 def remember(grads: List[Tensor], table: Tensor) -> None:
-    """``table``: [n, 6], see ``_C._grad_stats`` and ``_C._cuda_grad_stats``. Forgotten when a gradient dies."""
+    """``table``: [n, 6], see ``_C._grad_stats`` and ``_C._cuda_grad_stats``. Forgotten when the first gradient dies."""
     device = table.get_device()
 
     def forget(dead: weakref.ref) -> None:
-        if any(r is dead for r in _last.get(device, ([], [], None))[0]):
+        refs = _last.get(device, ([], [], None))[0]
+        if refs and refs[0] is dead:
             del _last[device]
 
-    _last[device] = ([weakref.ref(g, forget) for g in grads], [g._content for g in grads], table)
+    first, *others = grads  # which mostly die together
+    _last[device] = ([weakref.ref(first, forget), *map(weakref.ref, others)], [g._content for g in grads], table)
 
 
 def _still_holds(grads: List[Tensor], refs: list, contents: List[Optional[int]]) -> bool:

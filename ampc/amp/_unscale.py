@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from .. import _C
 from .._C import Tensor
+from .._device import device_of
 from .._model_names import Names
 from ._ledger import GradStats, remember
 from ._scale import Scale
@@ -17,26 +18,19 @@ def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tenso
     """The gradients of an optimizer's parameters on each device, with the (group, position) of each.
 
     AssertionError for a parameter that is no Tensor; ValueError for a float16 gradient, unless allowed."""
-    by_device: Dict[int, Tuple[Any, List[Tensor], Positions]] = {}
-    last = -1  # the device of the gradient before
-    for g, group in enumerate(optimizer.param_groups):
-        for i, p in enumerate(group["params"]):
-            if not isinstance(p, Tensor):
-                raise AssertionError(f"the optimizer's parameters must be Tensors, got {type(p).__name__}")
-            grad = p.grad
-            if grad is None:
-                continue
-            if not allow_fp16 and grad.dtype == _C.float16:
-                raise ValueError(
-                    f"the gradient of parameter {Names().of_parameter(optimizer, g, i)}, shape {list(p.shape)}, is float16, and unscaling would "
-                    "round small values to 0. Remove model.half(): keep the parameters in float32, and autocast computes products in float16. "
-                    "Or use rounding='master' in the optimizer and GradScaler(fp16_gradients=True)")
-            number = _C._device_index(grad)
-            if number != last:
-                last, found = number, by_device.setdefault(number, (grad.device, [], []))
-            found[1].append(grad)
-            found[2].append((g, i))
-    return list(by_device.values())
+    found = _C._gradients_of(optimizer.param_groups)
+    float16 = None if allow_fp16 else min((first for _, _, _, first in found if first is not None), default=None)
+    if float16 is not None:
+        raise _refused(optimizer, *float16)
+    return [(device_of(number), grads, positions) for number, grads, positions, _ in found]
+
+
+def _refused(optimizer: Any, group: int, position: int) -> ValueError:
+    p = optimizer.param_groups[group]["params"][position]
+    return ValueError(
+        f"the gradient of parameter {Names().of_parameter(optimizer, group, position)}, shape {list(p.shape)}, is float16, and unscaling would "
+        "round small values to 0. Remove model.half(): keep the parameters in float32, and autocast computes products in float16. "
+        "Or use rounding='master' in the optimizer and GradScaler(fp16_gradients=True)")
 
 
 def divide_by_number(scale: Scale, factor: float, device: Any, grads: List[Tensor], positions: Positions) -> GradStats:

@@ -8,7 +8,7 @@ import weakref
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
-from .. import _ops
+from .. import _C, _ops
 from .._C import Tensor
 from .._events import Listener, StepReport, listen
 from .._model_names import Names
@@ -168,9 +168,10 @@ def _shrink(steps: List[Step]) -> None:
     at: Dict[int, List[Tuple[Any, int]]] = {}  # of a step: the group of each of its tables, and the place there
     for i, step in enumerate(steps):
         for table in step.tables():
-            group = (table.device, table.shape)
-            at.setdefault(i, []).append((group, len(alike.setdefault(group, []))))
-            alike[group].append(table)
+            group = (_C._device_index(table), len(table))
+            tables = alike.setdefault(group, [])
+            at.setdefault(i, []).append((group, len(tables)))
+            tables.append(table)
     together = {group: _ops.stack(tables) for group, tables in alike.items()}
     sums = {group: (all_.sum(1), all_[:, :, AMAX].amax(1)) for group, all_ in together.items()}
     for i, places in at.items():

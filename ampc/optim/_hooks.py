@@ -21,8 +21,8 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     return RemovableHandle(_global_optimizer_post_hooks, hook)
 
 
-def _hooks_of(optimizer: Any, name: str) -> list:
-    return list(getattr(optimizer, name, {}).values())  # one that has not called Optimizer.__init__ has none
+def _hooks_of(optimizer: Any, name: str) -> Any:
+    return getattr(optimizer, name, {}).values()  # one that has not called Optimizer.__init__ has none
 
 
 def has_step_hooks(optimizer: Any) -> bool:

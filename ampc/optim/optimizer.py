@@ -239,15 +239,16 @@ class Optimizer(HasHooks):
         return False
 
     def _on_one_gpu(self) -> bool:
-        numbers = {_C._device_index(p.grad) for group in self.param_groups for p in group["params"] if p.grad is not None}
-        return len(numbers) == 1 and device_of(numbers.pop()).type == "cuda"
+        found = _C._gradients_of(self.param_groups)
+        return len(found) == 1 and device_of(found[0][0]).type == "cuda"
 
     def _step_group(self, group: Dict[str, Any]) -> None:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, or zeroes them."""
-        zero_grad((p for group in self.param_groups for p in group["params"]), set_to_none)
+        for group in self.param_groups:
+            zero_grad(group["params"], set_to_none)
 
     # -- saving ---------------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ static int indices(ac_formula *c, T *in, int n) {
 FORMULA(index) {
     T in[AC_MAX_DIMS + 2], out[AC_MAX_OUT];
     int n = c->node->n_in - 1;
-    ac_attrs_accumulate add = {1};
+    ac_attrs_index_put add = {.accumulate = 1};
     in[0] = ac_c_zeros(s, ac_f_input(c, 0));
     if (indices(c, in + 1, n) < 0) return -1;
     in[n + 1] = G;
@@ -98,7 +98,7 @@ FORMULA(index) {
 }
 
 FORMULA(index_put) {
-    ATTR(accumulate);
+    ATTR(index_put);
     T in[AC_MAX_DIMS + 2], out[AC_MAX_OUT];
     int n = c->node->n_in - 2;
     in[0] = G;
@@ -108,7 +108,7 @@ FORMULA(index_put) {
     if (a->accumulate) ac_f_give(c, 0, G);
     else {
         ac_spec zero = {ac_f_input(c, 0)->dtype, {0}, ac_f_input(c, 0)->device};
-        ac_attrs_accumulate set = {0};
+        ac_attrs_index_put set = {0};
         in[n + 1] = ac_c_zeros(s, &zero);
         if (ac_c_call_many(s, AC_OP_index_put, &set, in, n + 2, out) == 0) ac_f_give(c, 0, out[0]);
     }

@@ -73,13 +73,19 @@ int ac_cuda_cat(const ac_run *r) {
 
 /* -- picking ---------------------------------------------------------------------------------------- */
 
+/* What a bad index is told of: the operator that the script has called. */
+static int32_t told_as(ac_op op) {
+    bool part = ac_whole && strcmp(ac_whole->shown, ac_ops[op].shown) != 0;
+    return part ? (int32_t)(ac_whole - ac_ops) : (int32_t)op;
+}
+
 static const ac_space nowhere = {1, 1, {1}, {0}};
 
 /* Starts a pick of `op` in `indexed`; spaces and indices are the caller's. */
 static int pick_init(ac_gpu_pick *p, const ac_run *r, const ac_tensor *indexed, const ac_tensor *other) {
     memset(p, 0, sizeof *p);
     p->indexed = ac_data(indexed), p->other = other ? ac_data(other) : NULL;
-    p->item_bytes = (int32_t)ac_itemsize(indexed->dtype), p->op = (int32_t)r->op;
+    p->item_bytes = (int32_t)ac_itemsize(indexed->dtype), p->op = told_as(r->op);
     p->wrap = 1, p->skip = INT64_MIN, p->width = 1;
     p->base = p->inner = p->other_items = p->other_inner = nowhere;
     p->trouble = ac_gpu_trouble_at(ac_run_device(r));
@@ -355,11 +361,12 @@ int ac_cuda_index(const ac_run *r) {
 }
 
 int ac_cuda_index_put(const ac_run *r) {
-    ATTRS(accumulate);
+    ATTRS(index_put);
     ac_gpu_pick p;
     const ac_tensor *values = r->in[r->n_in - 1];
     AC_TRY(ac_gpu_copy(r->out[0], r->in[0]));
     AC_TRY(pick_advanced(&p, r, r->out[0], r->in + 1, r->n_in - 2, values));
+    p.wrap = !a->from_start;
     return a->accumulate ? add_picked(r, &p, r->out[0], values) : run_pick(r, &put_kernel, &p);
 }
 
@@ -437,7 +444,7 @@ int ac_gpu_classes_of(ac_gpu_classes *c, const ac_run *r, int64_t classes, int64
                           .weight_stride = weight ? weight->strides[0] : 0,
                           .ignore = ignore,
                           .trouble = ac_gpu_trouble_at(ac_run_device(r)),
-                          .op = (int32_t)r->op};
+                          .op = told_as(r->op)};
     return c->trouble ? 0 : -1;
 }
 

@@ -40,13 +40,17 @@ static int copy_aliases(const ac_op_call *c) {
 }
 
 static int compose(const ac_op_call *c) {
+    const ac_op_info *outer = ac_whole;
+    bool private = c->info->python[0] == '_'; /* users know none of the operators inside */
+    if (!outer && !private) ac_whole = c->info;
     for (int i = 0; i < c->info->n_out; i++) c->out[i] = NULL;
     int failed =
         ac_wants_float32(c) ? ac_call_in_float32(c) : ac_compositions[c->op](c->operands, c->n_in, c->attrs, c->out);
     if (!failed && c->info->memory == AC_MEMORY_COPY) failed = copy_aliases(c);
+    ac_whole = outer;
     if (!failed) return 0;
     ac_release_results(c);
-    return c->info->python[0] == '_' ? -1 : ac_fail_as(c->info->shown); /* users know none of the operators inside */
+    return private ? -1 : ac_fail_as(c->info->shown);
 }
 
 int ac_call_composition(const ac_op_call *c) {

@@ -263,13 +263,15 @@ COMPOSE(take) {
 }
 
 COMPOSE(put) {
+    ATTRS(accumulate);
+    ac_attrs_index_put how = {.accumulate = a->accumulate};
     ac_dims shape = ac_shape_of(in[0]);
     if (in[1]->numel != in[2]->numel)
         REFUSE(AC_INDEX, "put: %" PRId64 " indices for %" PRId64 " values", in[1]->numel, in[2]->numel);
     if (in[1]->dtype != AC_int64 || in[2]->dtype != in[0]->dtype)
         REFUSE(AC_RUNTIME, "put: needs int64 as `index` and a source of %s, got %s and %s",
                ac_dtypes[in[0]->dtype].name, ac_dtypes[in[1]->dtype].name, ac_dtypes[in[2]->dtype].name);
-    T y = ac_c_call(s, AC_OP_index_put, attrs, 3, ac_c_flat(s, in[0]), ac_c_flat(s, in[1]), ac_c_flat(s, in[2]));
+    T y = ac_c_call(s, AC_OP_index_put, &how, 3, ac_c_flat(s, in[0]), ac_c_flat(s, in[1]), ac_c_flat(s, in[2]));
     return ac_c_reshape(s, y, &shape);
 }
 

@@ -47,10 +47,7 @@ COMPOSE(masked_fill_tensor) {
         REFUSE(AC_RUNTIME, "masked_fill: `value` must be a number or a 0-d tensor, got %d dimensions", value->ndim);
     if (in[1]->dtype != AC_bool)
         REFUSE(AC_RUNTIME, "masked_fill: `mask` must be bool, got %s", ac_dtypes[in[1]->dtype].name);
-    if (ac_device_of(value) == AC_CPU && ac_is_floating(value->dtype)) {
-        ac_scalar number = {.kind = AC_FLOAT, .f = ac_read_double(ac_data(value), value->dtype, 0)};
-        NEED(ac_scalar_held(number, in[0]->dtype, "masked_fill"));
-    }
+    NEED(ac_number_held(value, in[0]->dtype, "masked_fill"));
     return WHERE(in[1], ac_c_cast(s, value, in[0]->dtype), in[0]);
 }
 

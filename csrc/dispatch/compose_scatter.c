@@ -52,7 +52,7 @@ static T pointing(ac_scratch *s, T index, int64_t dim, int d) {
 
 static T written_at(ac_scratch *s, T x, int64_t dim, T index, T values) {
     T all[AC_MAX_DIMS + 2], out[AC_MAX_OUT] = {NULL};
-    ac_attrs_accumulate over = {0};
+    ac_attrs_index_put over = {0};
     all[0] = x;
     for (int d = 0; d < index->ndim; d++) all[1 + d] = pointing(s, index, dim, d);
     all[1 + index->ndim] = values;
@@ -137,7 +137,7 @@ static runs joined_runs(ac_scratch *s, T values, T at, int64_t size, ac_op join,
 
 static T product(ac_scratch *s, T own, T at, T values, bool include_self) {
     ac_dims number = {0};
-    ac_attrs_accumulate over = {0};
+    ac_attrs_index_put over = {0};
     runs r = joined_runs(s, values, at, own->numel, AC_OP_mul, ac_c_full(s, &number, 1, own->dtype, ac_device_of(own)));
     return ac_c_call(s, AC_OP_index_put, &over, 3, own, r.met,
                      include_self ? MUL(ac_c_at(s, own, r.met), r.made) : r.made);
@@ -153,7 +153,7 @@ static T shared(ac_scratch *s, T joined, T own, T at, T values, T stays) {
 }
 
 static T extreme(ac_scratch *s, T own, T at, T values, bool include_self, ac_op join) {
-    ac_attrs_accumulate over = {0};
+    ac_attrs_index_put over = {0};
     T start = ac_c_detach(s, own), given = ac_c_detach(s, values);
     runs r = joined_runs(s, given, at, own->numel, join, NULL);
     T best = include_self ? ac_c_call(s, join, NULL, 2, ac_c_at(s, start, r.met), r.made) : r.made;

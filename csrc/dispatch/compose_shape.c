@@ -163,6 +163,8 @@ static int push_mask(ac_scratch *s, T mask, T x, T *all, int n) {
 }
 
 COMPOSE(index_put_masks) {
+    ATTRS(accumulate);
+    ac_attrs_index_put how = {.accumulate = a->accumulate};
     T all[AC_MAX_DIMS + 2], out[AC_MAX_OUT] = {NULL};
     int n = 1;
     all[0] = in[0];
@@ -178,7 +180,7 @@ COMPOSE(index_put_masks) {
         }
     }
     all[n++] = in[n_in - 1];
-    return ac_c_call_many(s, AC_OP_index_put, attrs, all, n, out) < 0 ? NULL : out[0];
+    return ac_c_call_many(s, AC_OP_index_put, &how, all, n, out) < 0 ? NULL : out[0];
 }
 
 /* -- dropout ---------------------------------------------------------------------------------------- */

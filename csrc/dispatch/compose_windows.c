@@ -186,7 +186,7 @@ static T put_back(ac_scratch *s, T x, T index, int64_t plane, const char *what) 
                 ac_c_reshape(s, ac_c_arange(s, x->shape[0], device), &samples),
                 ac_c_reshape(s, ac_c_arange(s, x->shape[1], device), &channels), ac_c_reshape(s, index, &three),
                 ac_c_reshape(s, x, &three)};
-    ac_attrs_accumulate over = {0};
+    ac_attrs_index_put over = {.from_start = 1};
     T out[AC_MAX_OUT];
     return ac_c_call_many(s, AC_OP_index_put, &over, all, 5, out) < 0 ? NULL : out[0];
 }

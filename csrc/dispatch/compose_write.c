@@ -18,11 +18,11 @@ COMPOSE(fill_tensor) {
     return y;
 }
 
-/* Indices of int64 from `least` to n - 1. A GPU tells of others later, so that nothing waits. */
-static int check_range(ac_scratch *s, T index, int64_t least, int64_t n, const char *what) {
+/* Indices of int64 from -n to n - 1. A GPU tells of others later, so that nothing waits. */
+static int check_range(ac_scratch *s, T index, int64_t n, const char *what) {
     if (ac_device_of(index) != AC_CPU) return 0;
     T wrong =
-        BIN(masked_select, index, BIN(logical_or, BIN(lt, index, NUM((double)least)), BIN(ge, index, NUM((double)n))));
+        BIN(masked_select, index, BIN(logical_or, BIN(lt, index, NUM(-(double)n)), BIN(ge, index, NUM((double)n))));
     if (!wrong || wrong->numel == 0) return wrong ? 0 : -1;
     return ac_fail(AC_INDEX, "%s: index %.0f is out of range for a dimension of size %" PRId64, what,
                    ac_c_read(s, wrong), n);
@@ -57,27 +57,19 @@ static int check_slices(T x, T index, T source, int64_t dim) {
                    given);
 }
 
-/* Indices below 0 do not count from the end: where nothing waits for a GPU to look, they move beyond what would. */
-static T from_the_start(ac_scratch *s, T index, int64_t n) {
-    if (!index || ac_device_of(index) == AC_CPU) return index;
-    return WHERE(BIN(lt, index, NUM(0)), PLUS(index, -(double)n), index);
-}
-
 COMPOSE(index_copy) {
     ATTRS(index_dim);
     T x = in[0], index = in[1], source = in[2], all[AC_MAX_DIMS + 2], out[AC_MAX_OUT] = {NULL};
     int64_t dim = a->dim;
     NEED(ac_dim_wrap(&dim, x->ndim, "index_copy"));
     NEED(check_slices(x, index, source, dim));
-    int64_t size = x->ndim ? x->shape[dim] : 1;
-    NEED(check_range(s, index, 0, size, "index_copy"));
     ac_dims shape = ac_shape_of(x);
     int n = (int)dim;
     all[0] = x->ndim ? x : ac_c_flat(s, x);
     for (int d = 0; d < n; d++) all[1 + d] = ABSENT;
-    all[1 + n] = from_the_start(s, ac_c_flat(s, index), size);
+    all[1 + n] = ac_c_flat(s, index);
     all[2 + n] = x->ndim > 1 ? source : ac_c_flat(s, source);
-    ac_attrs_accumulate over = {0};
+    ac_attrs_index_put over = {.from_start = 1};
     if (ac_c_call_many(s, AC_OP_index_put, &over, all, n + 3, out) < 0) return NULL;
     return ac_c_reshape(s, out[0], &shape);
 }
@@ -90,7 +82,7 @@ static T named(ac_scratch *s, T x, T index, int64_t dim) {
         REFUSE(AC_INDEX, "index_fill: `index` must be int64, got %s; convert it with .long()",
                ac_dtypes[index->dtype].name);
     if (index->ndim > 1) REFUSE(AC_RUNTIME, "index_fill: `index` must have one dimension or none, got %d", index->ndim);
-    NEED(check_range(s, index, -n, n, "index_fill"));
+    NEED(check_range(s, index, n, "index_fill"));
     ac_device device = ac_device_of(x);
     ac_attrs_index_dim first = {0};
     ac_dims line = {1, {n}}, each = {1, {index->numel}}, shape = {.n = x->ndim};
@@ -115,7 +107,7 @@ COMPOSE(index_fill_tensor) {
 
 COMPOSE(masked_scatter) {
     ac_dims shape = ac_shape_of(in[0]), other = ac_shape_of(in[1]);
-    ac_attrs_accumulate over = {0};
+    ac_attrs_index_put over = {0};
     if (in[1]->dtype != AC_bool)
         REFUSE(AC_RUNTIME, "masked_scatter: `mask` must be bool, got %s", ac_dtypes[in[1]->dtype].name);
     NEED(ac_dims_broadcast(&shape, &other, "masked_scatter"));

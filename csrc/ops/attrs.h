@@ -147,6 +147,7 @@ typedef struct { int64_t dim, reduce; } ac_attrs_scatter;
 typedef struct { int64_t dim; ac_scalar value; int64_t reduce; } ac_attrs_scatter_value;
 typedef struct { int64_t dim, reduce, include_self; } ac_attrs_scatter_reduce;
 typedef struct { int64_t accumulate; } ac_attrs_accumulate;
+typedef struct { int64_t accumulate, from_start; } ac_attrs_index_put;
 typedef struct { int64_t padding_idx, by_frequency; } ac_attrs_padding;
 typedef struct { int64_t rows, padding_idx; } ac_attrs_rows;
 typedef struct { int64_t padding_idx; ac_scalar max_norm; double norm_type; int64_t scale_grad_by_freq, sparse; } ac_attrs_embedding;

@@ -100,6 +100,15 @@ int ac_scalar_held(ac_scalar s, ac_dtype dtype, const char *what) {
                    what, ac_dtypes[dtype].name, value, ac_dtype_largest(dtype));
 }
 
+int ac_number_held(const ac_tensor *t, ac_dtype dtype, const char *what) {
+    if (ac_device_of(t) != AC_CPU || t->numel != 1) return 0;
+    bool real = ac_is_floating(t->dtype);
+    ac_scalar number = {.kind = real ? AC_FLOAT : AC_INT};
+    if (real) number.f = ac_read_double(ac_data(t), t->dtype, 0);
+    else number.i = ac_read_int(ac_data(t), t->dtype, 0);
+    return ac_scalar_held(number, dtype, what);
+}
+
 /* Of integers a threshold is its whole part; which they must hold, as the value in its place. */
 static int whole_threshold(const ac_infer *i) {
     ATTRS(threshold);

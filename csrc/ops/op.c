@@ -236,6 +236,8 @@ static int read_signature(ac_op_info *op) {
     return 0;
 }
 
+_Thread_local const ac_op_info *ac_whole;
+
 const char *ac_input_param(const ac_op_info *op, int i) {
     int seen = 0;
     for (int p = 0; p < op->n_params; p++) {

@@ -137,6 +137,11 @@ typedef struct {
 extern ac_op_info ac_ops[AC_N_OPS];
 int ac_ops_init(void) AC_CHECKED;
 /* The name of the parameter that input `i` of a call is, or belongs to (a list). */
+/* The same as ac_scalar_held of a tensor's one value. On a GPU nobody waits to see it: there it is converted. */
+int ac_number_held(const ac_tensor *t, ac_dtype dtype, const char *what) AC_CHECKED;
+/* The composite operator that a script has called and that runs on this thread, or NULL: what its parts notice later is
+ * told in its name. */
+extern _Thread_local const ac_op_info *ac_whole;
 const char *ac_input_param(const ac_op_info *op, int i);
 /* The number of a choice's word, or -1. */
 int64_t ac_choice(const ac_param *p, const char *word);

@@ -333,9 +333,10 @@ static bool may_convert(const indexer *x, const ac_tensor *value) {
 static int assign_advanced(indexer *x, ac_tensor *value) {
     ac_tensor *in[AC_MAX_DIMS + 2], *cast[AC_MAX_OUT] = {NULL};
     ac_attrs_dtype as = {x->view->dtype};
-    ac_attrs_accumulate set = {0};
+    ac_attrs_index_put set = {0};
     int n = inputs(x, in);
     if (value->dtype != x->view->dtype && may_convert(x, value)) {
+        if (x->lone_mask) AC_TRY(ac_number_held(value, x->view->dtype, "x[mask] = value"));
         if (ac_call(AC_OP_cast, &value, 1, &as, cast) < 0) return -1;
         value = cast[0];
     }

@@ -68,12 +68,14 @@ static int close_sums(sums *s, ac_tensor *out, int failed) {
     return failed;
 }
 
+static int bad_index(const char *what, int64_t i, int64_t size) {
+    return ac_fail(AC_INDEX, "%s: index %" PRId64 " is out of range for a dimension of size %" PRId64, what, i, size);
+}
+
 /* The checked, non-negative value of index element `at`. */
 static int64_t index_value(const ac_tensor *index, int64_t at, int64_t size, const char *what) {
     int64_t i = ac_read_int(ac_data(index), index->dtype, at);
-    if (i < -size || i >= size)
-        return ac_fail(AC_INDEX, "%s: index %" PRId64 " is out of range for a dimension of size %" PRId64, what, i,
-                       size);
+    if (i < -size || i >= size) return bad_index(what, i, size);
     return i < 0 ? i + size : i;
 }
 
@@ -111,13 +113,14 @@ static walk walk_of(const ac_tensor *index, const ac_tensor *from) {
     return w;
 }
 
-/* Offsets along dim, in elements of a tensor of `size` there with that stride, of n <= INDICES elements of an index. */
+/* Offsets along dim, in elements of a tensor of `size` there with that stride, of n <= INDICES elements of an index,
+ * which are at least `least`: -size, or 0 where none counts from the end. */
 static int read_offsets(const ac_tensor *index, int64_t at, int64_t step, int64_t n, int64_t size, int64_t stride,
-                        const char *what, int64_t *offsets) {
+                        int64_t least, const char *what, int64_t *offsets) {
     const char *from = address(index, at);
     ac_cpu_loops()->load[index->dtype][AC_OPMATH_I64](n, from, step, offsets);
     for (int64_t i = 0; i < n; i++) {
-        if (offsets[i] < -size || offsets[i] >= size) return index_value(index, at + i * step, size, what) < 0 ? -1 : 0;
+        if (offsets[i] < least || offsets[i] >= size) return bad_index(what, offsets[i], size);
         offsets[i] = (offsets[i] + (offsets[i] < 0 ? size : 0)) * stride;
     }
     return 0;
@@ -161,7 +164,7 @@ int ac_cpu_gather(const ac_run *r) {
         int64_t row = at / w.n, i = at % w.n;
         n = ac_least(INDICES, w.n - i);
         int64_t first = ac_space_offset(&w.index, row) + i * w.index_step;
-        AC_TRY(read_offsets(index, first, w.index_step, n, size, stride, "gather", offsets));
+        AC_TRY(read_offsets(index, first, w.index_step, n, size, stride, -size, "gather", offsets));
         take_run(n, item, address(x, ac_space_offset(&w.from, row) + i * w.from_step), w.from_step, offsets,
                  address(r->out[0], at));
     }
@@ -180,7 +183,7 @@ static int scatter_into(const ac_tensor *to, int64_t dim, const ac_tensor *index
         int64_t row = at / w.n, i = at % w.n;
         n = ac_least(INDICES, w.n - i);
         int64_t first = ac_space_offset(&w.index, row) + i * w.index_step;
-        AC_TRY(read_offsets(index, first, w.index_step, n, size, stride, "scatter_add", offsets));
+        AC_TRY(read_offsets(index, first, w.index_step, n, size, stride, -size, "scatter_add", offsets));
         int64_t there = ac_space_offset(&w.from, row) + i * w.from_step,
                 from = ac_space_offset(&v.from, row) + i * v.from_step;
         add_run(to, n, there, w.from_step, offsets, src, from, v.from_step);
@@ -262,6 +265,7 @@ typedef struct {
     ac_tensor rest; /* x with indexed dimensions of size 1 */
     ac_space block;
     int64_t positions, run;     /* and those along the last dimension of the index */
+    bool from_start;            /* indices below 0 do not count from the end */
     bool neighbours;            /* the index dimensions stay where they are in the result */
     int64_t before, index_dims; /* result dimensions in front of the index, and of it */
 } picker;
@@ -269,7 +273,7 @@ typedef struct {
 static int picker_init(picker *p, const ac_tensor *x, ac_tensor *const *indices, int n) {
     ac_dims shape = {0};
     int first = -1, last = -1, count = 0;
-    p->x = x, p->n = n, p->rest = *x, p->positions = 1;
+    p->x = x, p->n = n, p->rest = *x, p->positions = 1, p->from_start = false;
     for (int k = 0; k < n; k++) {
         if (!indices[k]) continue;
         ac_dims own = ac_shape_of(indices[k]);
@@ -312,8 +316,8 @@ static int pick_offsets(const picker *p, ac_tensor *const *indices, int64_t i, i
         if (!indices[k]) continue;
         const ac_tensor *t = &p->index[k];
         int64_t step = t->ndim ? t->strides[t->ndim - 1] : 0;
-        AC_TRY(
-            read_offsets(t, ac_space_offset(&p->walk[k], i), step, n, p->x->shape[k], p->x->strides[k], what, along));
+        int64_t size = p->x->shape[k], least = p->from_start ? 0 : -size;
+        AC_TRY(read_offsets(t, ac_space_offset(&p->walk[k], i), step, n, size, p->x->strides[k], least, what, along));
         for (int64_t q = 0; q < n; q++) offsets[q] += along[q];
     }
     return 0;
@@ -374,10 +378,13 @@ static ac_tensor as_picked(const picker *p, ac_tensor *const *indices, const ac_
     return wide;
 }
 
-static int put(const ac_tensor *to, ac_tensor *const *indices, int n, const ac_tensor *values, bool accumulate) {
+static int put(const ac_tensor *to, ac_tensor *const *indices, int n, const ac_tensor *values,
+               const ac_attrs_index_put *how) {
     picker p;
     int64_t offsets[INDICES];
     AC_TRY(picker_init(&p, to, indices, n));
+    p.from_start = how->from_start;
+    bool accumulate = how->accumulate;
     ac_tensor wide = as_picked(&p, indices, values);
     ac_space from = ac_space_of(&wide, UINT32_MAX);
     int64_t item = ac_itemsize(to->dtype);
@@ -399,16 +406,16 @@ static int put(const ac_tensor *to, ac_tensor *const *indices, int n, const ac_t
 }
 
 int ac_cpu_index_put(const ac_run *r) {
-    ATTRS(accumulate);
+    ATTRS(index_put);
     ac_tensor *out = r->out[0];
     const ac_tensor *values = r->in[r->n_in - 1];
     sums s;
     if (!a->accumulate) {
         ac_cpu_copy_into(out, r->in[0]);
-        return put(out, r->in + 1, r->n_in - 2, values, false);
+        return put(out, r->in + 1, r->n_in - 2, values, a);
     }
     AC_TRY(open_sums(&s, out, r->in[0]));
-    return close_sums(&s, out, put(&s.t, r->in + 1, r->n_in - 2, values, true));
+    return close_sums(&s, out, put(&s.t, r->in + 1, r->n_in - 2, values, a));
 }
 
 int ac_cpu_nonzero(const ac_run *r) {
