@@ -214,6 +214,28 @@ def messages(rank, size):
     raised(ValueError, "is this process itself", dist.send, x, rank)
 
 
+@ranks(2)
+def a_message_of_another_dtype_is_named(rank, size):
+    """torch's gloo takes its bits for values of the receiver's dtype. Other shapes of as many elements are no mistake, as in torch."""
+    if rank == 0:
+        for dtype in ("bool", "float16", "int32"):
+            dist.send(ampc.ones(3, dtype=getattr(ampc, dtype)), 1, tag=5)
+        dist.send(ampc.arange(6.0), 1)
+    else:
+        x = ampc.zeros(3)
+        raised(RuntimeError, "a receive of 3 elements of float32 from rank 0: rank 0 has sent 3 bytes of bool", dist.recv, x, 0, tag=5)
+        work = dist.irecv(x, tag=5)
+        raised(RuntimeError, "from any rank: rank 0 has sent 3 bytes of bool", work.wait)
+        assert work.is_completed() and not work.is_success() and x.tolist() == [0.0] * 3
+        for dtype in ("int32", "float16", "bool"):  # the right ones still come
+            y = ampc.zeros(3, dtype=getattr(ampc, dtype))
+            assert dist.recv(y, 0, tag=5) == 0 and y.tolist() == [1] * 3
+        x = ampc.zeros(2, 3)
+        dist.recv(x, 0)
+        assert x.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    dist.barrier()
+
+
 # -- groups, waiting -----------------------------------------------------------------------------------------------------
 
 
@@ -296,6 +318,20 @@ def a_forked_process_is_no_rank(rank, size):
     x = ampc.ones(3)
     dist.all_reduce(x)
     assert x.tolist() == [2.0] * 3 and (rank or os.waitpid(child, 0)[1] == 0)
+
+
+@ranks(2, 4)
+def orders_of_new_groups(rank, size):
+    """Each is named at once, and groups can be made after it."""
+    raised(RuntimeError, "the ranks do not agree: rank 0 calls new_group of ranks [0]; rank 1 calls new_group of ranks [1]", dist.new_group, [rank])
+    raised(RuntimeError, "rank 0 calls barrier; rank 1 calls new_group of ranks [0, 1]", *([dist.barrier] if rank == 0 else [dist.new_group, [0, 1]]))
+    group = dist.new_group([0, 1])
+    if rank < 2:
+        x = ampc.ones(1)
+        dist.all_reduce(x, group=group)
+        assert x.item() == 2
+        dist.barrier(group=dist.new_group([0, 1], use_local_synchronization=True))  # the others do not call it
+    dist.barrier()
 
 
 @ranks(2)

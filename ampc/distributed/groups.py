@@ -15,6 +15,7 @@ from .. import _C, _launcher
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
 from . import _arrival, _ends, _gpus, _mpi, _spawned, _store
+from ._agreement import agree, submit
 from ._backends import Backends, Ways
 from ._shared import MOST, OPS, Shared, call_in_words, checksum_of
 from .errors import DistBackendError
@@ -530,7 +531,8 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
               use_local_synchronization: bool = False, group_desc: Optional[str] = None, device_id: Any = None) -> Union[ProcessGroup, int]:
     """A group of some of the processes. All processes must call it, in the same order, those that are no members, too; these get
     ``GroupMember.NON_GROUP_MEMBER``. With ``use_local_synchronization`` only members call it. ``pg_options`` and ``device_id`` are torch's for
-    other backends. ValueError for ranks that there are not."""
+    other backends. ValueError for ranks that there are not; RuntimeError in every process where they call it for different ranks, which says
+    what each has called."""
     world = group_of("new_group")
     world.need("new_group")
     backends = world.backends if backend is None else Backends.of(backend)
@@ -540,7 +542,10 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     if not members or len(set(members)) != len(members) or not all(0 <= r < world.size() for r in members):
         raise ValueError(f"new_group: `ranks` must be different ranks from 0 to {world.size() - 1}, got {ranks}")
     seconds = world.seconds if timeout is None else seconds_of("new_group", timeout)
-    call = next(_calls)
+    if not use_local_synchronization:
+        same = f"new_group of ranks {members}"
+        submit(world, False, same, lambda: agree(world, same), None, None, here=world.on_one_host)
+    call = next(_calls)  # once all have agreed: an error leaves the count the same in all
     if world.rank() not in members:
         return names.NON_GROUP_MEMBER
     tag = zlib.crc32(repr(members).encode()) % 30000 if use_local_synchronization else 30000 + call % 30000

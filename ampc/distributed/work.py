@@ -12,6 +12,7 @@ from ..futures import Future
 from .errors import DistBackendError
 
 SLICE = 0.1  # seconds between two looks at the other processes
+TAGS = 1 << 20  # tags of a script's messages are below
 
 
 def seconds_of(what: str, timeout: Any) -> float:
@@ -143,9 +144,11 @@ class Worker:
 class Transfer(Work):
     """A message between two processes, which MPI itself runs: it goes on while somebody waits."""
 
-    def __init__(self, group: Any, what: str, request: Any, status: Any, result: Any, finish: Callable[[], Any]) -> None:
+    def __init__(self, group: Any, what: str, request: Any, status: Any, result: Any, finish: Callable[[], Any],
+                 other: Callable[[], str]) -> None:
+        """``other()`` says what has come instead, or ''."""
         super().__init__(group, what, 0, result, finish)
-        self._request, self._status = request, status
+        self._request, self._status, self._other = request, status, other
 
     def _ended(self, seconds: float) -> bool:
         end, pause = time.monotonic() + seconds, 0.0
@@ -158,10 +161,19 @@ class Transfer(Work):
                 self._error, self._request = RuntimeError(f"{self._what}: {error}"), None
                 break
             if time.monotonic() >= end:
-                return False
+                return self._is_another()
             time.sleep(pause)
             pause = min(pause + 5e-6, 1e-3)
         return True
+
+    def _is_another(self) -> bool:
+        """Whether a message has come that is not the one that is waited for: then it is waited for no more."""
+        came = self._other()
+        if came:
+            self._request.Cancel()
+            self._request.Wait()
+            self._error, self._request = RuntimeError(f"{self._what}: {came}"), None
+        return bool(came)
 
     def source_rank(self) -> int:
         """The rank that has sent a received message."""
