@@ -19,6 +19,7 @@ from ._agreement import agree, submit
 from ._backends import Backends, Ways
 from ._shared import MOST, OPS, Shared, call_in_words, checksum_of
 from .errors import DistBackendError
+from .stores import Store
 from .work import Message, Work, Worker, seconds_of
 
 _groups: Dict[Any, str] = {}  # the groups that this process is a member of, and their backends; torch's _pg_map
@@ -69,6 +70,7 @@ class ProcessGroup:
         if 1 < max(count for _, count, _ in facts) <= MOST:
             self._share(here)
         self._twins: List[ProcessGroup] = []
+        self.others = 0  # groups that new_group has made since, in all processes
         self._last = "nothing", 0
         self._has_told = False
         self._ways = Ways(self, backends)
@@ -370,18 +372,17 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
         timeout: how long an operation waits for other processes before it is an error; 30 minutes by default.
         world_size, rank: checked against the launcher's. Processes of ``multiprocessing.spawn`` must give them, or set RANK and WORLD_SIZE.
         device_id: the GPU of this process, which becomes the current one.
+        store: a Store, of no effect: the launcher has said who takes part. With it `world_size` and `rank` must be given, and no `init_method`.
         group_name, pg_options: torch's, of no effect here.
 
-    ValueError when called twice, for another backend or method, or with a ``store``; RuntimeError where MPI has started another number of
+    ValueError when called twice, and for another backend, method or store; RuntimeError where MPI has started another number of
     processes, or NCCL is not found; DistNetworkError without mpi4py, or where processes do not come in time: to MASTER_ADDR, or
     under Open MPI's launcher on one host."""
     _ends.listen_to_errors()
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
     backends = Backends.of(backend, rank)
-    if store is not None or init_method not in (None, "env://") and not str(init_method).startswith(("tcp://", "file://")):
-        raise ValueError("init_process_group: MPI or the variables of a launcher connect the processes, without a `store`; leave `store` and "
-                         "`init_method` out")
+    _check_meeting(init_method, store, world_size, rank)
     seconds = seconds_of("init_process_group", default_pg_timeout if timeout is None else timeout)
     if device_id is not None:
         from ..cuda import set_device
@@ -392,6 +393,16 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
     names.WORLD = ProcessGroup(start, comm, list(range(comm.size)), seconds, "default", backends)
     _ends.before_the_end = _destroy_what_is_left
     _groups[names.WORLD] = backends.asked()
+
+
+def _check_meeting(init_method: Optional[str], store: Any, world_size: int, rank: int) -> None:
+    """ValueError for another method than torch's, or another store, or one without this process' rank."""
+    if init_method not in (None, "env://") and not str(init_method).startswith(("tcp://", "file://")):
+        raise ValueError(f"init_process_group: `init_method` must be 'env://', 'tcp://host:port' or 'file://…', got {init_method!r}; MPI or the "
+                         "variables of a launcher connect the processes, so leave it out")
+    if store is not None and (not isinstance(store, Store) or init_method is not None or world_size < 1 or rank < 0):
+        raise ValueError(f"init_process_group: `store` must be a Store, with `world_size` and `rank` and without `init_method`, got "
+                         f"{type(store).__name__}, {world_size}, {rank} and {init_method!r}")
 
 
 def _connected(backends: Backends, init_method: Optional[str], rank: int, size: int, seconds: float) -> Tuple[Any, Any, Backends]:
@@ -545,6 +556,7 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     if not use_local_synchronization:
         same = f"new_group of ranks {members}"
         submit(world, False, same, lambda: agree(world, same), None, None, here=world.on_one_host)
+        world.others += 1
     call = next(_calls)  # once all have agreed: an error leaves the count the same in all
     if world.rank() not in members:
         return names.NON_GROUP_MEMBER

@@ -106,6 +106,35 @@ class Work:
         return Future.of(self.result, self.is_completed)
 
 
+class Several(Work):
+    """Operations that are waited for together."""
+
+    def __init__(self, works: List[Work], result: Any, finish: Callable[[], Any]) -> None:
+        super().__init__(None, "", 0, result, finish)
+        self._works = works
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        """Waits for all; the error of the first that has one."""
+        for work in self._works:
+            work.wait(timeout)
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether all have ended."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Whether all have ended without an error."""
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Optional[BaseException]:
+        """The first error, once all have ended."""
+        return next((work.exception() for work in self._works if work.exception()), None) if self.is_completed() else None
+
+
 class Worker:
     """A thread that runs the operations of one group one after another. It starts with the first."""
 
