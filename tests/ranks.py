@@ -214,6 +214,28 @@ def messages(rank, size):
     raised(ValueError, "is this process itself", dist.send, x, rank)
 
 
+@ranks(2)
+def a_message_of_another_dtype_is_named(rank, size):
+    """torch's gloo takes its bits for values of the receiver's dtype. Other shapes of as many elements are no mistake, as in torch."""
+    if rank == 0:
+        for dtype in ("bool", "float16", "int32"):
+            dist.send(ampc.ones(3, dtype=getattr(ampc, dtype)), 1, tag=5)
+        dist.send(ampc.arange(6.0), 1)
+    else:
+        x = ampc.zeros(3)
+        raised(RuntimeError, "a receive of 3 elements of float32 from rank 0: rank 0 has sent 3 bytes of bool", dist.recv, x, 0, tag=5)
+        work = dist.irecv(x, tag=5)
+        raised(RuntimeError, "from any rank: rank 0 has sent 3 bytes of bool", work.wait)
+        assert work.is_completed() and not work.is_success() and x.tolist() == [0.0] * 3
+        for dtype in ("int32", "float16", "bool"):  # the right ones still come
+            y = ampc.zeros(3, dtype=getattr(ampc, dtype))
+            assert dist.recv(y, 0, tag=5) == 0 and y.tolist() == [1] * 3
+        x = ampc.zeros(2, 3)
+        dist.recv(x, 0)
+        assert x.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    dist.barrier()
+
+
 # -- groups, waiting -----------------------------------------------------------------------------------------------------
 
 
@@ -296,6 +318,130 @@ def a_forked_process_is_no_rank(rank, size):
     x = ampc.ones(3)
     dist.all_reduce(x)
     assert x.tolist() == [2.0] * 3 and (rank or os.waitpid(child, 0)[1] == 0)
+
+
+@ranks(2, 4)
+def lists_of_objects(rank, size):
+    class_, objects = dist.DebugLevel.INFO, ["a", {1: 2}, ampc.full((2,), 3.0)]
+    if rank == 0:
+        dist.send_object_list(objects, dst=1)
+        dist.send_object_list([class_], 1, device="cpu")
+        dist.send_object_list([], 1)
+        dist.send_object_list([1, 2], 1)
+        dist.send_object_list([3], group_dst=1)
+    elif rank == 1:
+        found, one = [None] * 3, [None]
+        assert dist.recv_object_list(found, src=0) == 0 and found[:2] == objects[:2] and found[2].tolist() == [3.0, 3.0]
+        assert dist.recv_object_list(one) == 0 and one == [class_] and dist.recv_object_list([], 0) == 0
+        raised(RuntimeError, "rank 0 has sent 2 objects, and `object_list` has 1 elements", dist.recv_object_list, one, 0)
+        assert dist.recv_object_list(one, group_src=0) == 0 and one == [3]  # the one after it
+        raised(TypeError, "`object_list` must be a list", dist.recv_object_list, ("a",), 0)
+    raised(ValueError, "is this process itself", dist.send_object_list, [1], rank)
+
+
+@ranks(2, 4)
+def several_tensors_at_once(rank, size):
+    """As torch's gloo, which test_distributed_beside_torch.py asks."""
+    xs = [ampc.full((2,), rank + 1.0), ampc.ones(3, 2).t(), ampc.zeros(0)]
+    total = size * (size + 1) / 2
+    assert dist.all_reduce_coalesced(xs) is None
+    assert xs[0].tolist() == [total] * 2 and xs[1].tolist() == [[size] * 3] * 2
+    future = dist.all_reduce_coalesced(xs, Op.MAX, async_op=True)
+    assert future.wait() is xs and future.value() is xs and future.done() and xs[0].tolist() == [total] * 2
+    outs = [[ampc.zeros(2), ampc.zeros(1, 3)] for _ in range(size)]
+    assert dist.all_gather_coalesced(outs, [ampc.full((2,), float(rank)), ampc.full((3,), 5.0 * rank)]) is None
+    assert all(a.tolist() == [r] * 2 and b.tolist() == [[5.0 * r] * 3] for r, (a, b) in enumerate(outs))
+    future = dist.all_gather_coalesced(outs, [ampc.full((2,), 1.0), ampc.full((3,), 2.0)], async_op=True)
+    assert future.wait() is outs and outs[0][0].tolist() == [1.0] * 2
+    raised(ValueError, "must have one dtype and device", dist.all_reduce_coalesced, [xs[0], xs[1].double()])
+    raised(ValueError, "must have a tensor or more", dist.all_reduce_coalesced, [])
+    raised(RuntimeError, "a list for each of the", dist.all_gather_coalesced, outs[1:], outs[0])
+    raised(RuntimeError, "must have the elements and dtypes", dist.all_gather_coalesced, [outs[0][::-1], *outs[1:]], outs[0])
+
+
+@ranks(2, 4)
+def parts_of_different_sizes(rank, size):
+    for op in (Op.SUM, Op.AVG):
+        for async_op in (False, True):
+            parts, out = [ampc.full((r + 1,), float(r)) * (rank + 1) for r in range(size)], ampc.zeros(rank + 1)
+            kept = [t.clone() for t in parts]
+            work = dist.reduce_scatter(out, parts, op, async_op=async_op)
+            assert not async_op or work.wait() and work.is_completed() and work.is_success() and work.exception() is None and work.result()[0] is out
+            assert out.tolist() == [rank * size * (size + 1) / 2 / (size if op is Op.AVG else 1)] * (rank + 1)
+            assert all(a.tolist() == b.tolist() for a, b in zip(parts, kept))
+    raised(RuntimeError, f"`input_list[{rank}]` must have {rank + 1} elements", dist.reduce_scatter, ampc.zeros(rank + 1), [ampc.zeros(9)] * size)
+    raised(RuntimeError, "the ranks do not agree: rank 0 calls reduce of 2 elements", dist.reduce_scatter, ampc.zeros(2),
+           [ampc.zeros(2) if r == rank else ampc.zeros(3) for r in range(size)])
+
+
+@ranks(2)
+def an_expanded_tensor(rank, size):
+    """Each element that is shown several times is reduced once, as in torch."""
+    x = ampc.ones(1) * (rank + 1)
+    dist.all_reduce(x.expand(3))
+    assert x.item() == 3
+    y = ampc.arange(3.0) + rank
+    dist.broadcast(y.expand(2, 3), 1)
+    assert y.tolist() == [1.0, 2.0, 3.0]
+    z = ampc.arange(6.0).reshape(2, 3)
+    dist.all_reduce(z[:, ::2])
+    assert z.tolist() == [[0.0, 1.0, 4.0], [6.0, 4.0, 10.0]]
+
+
+@ranks(2, 4)
+def subgroups(rank, size):
+    before = dist.get_pg_count()
+    mine, made = dist.new_subgroups(1)
+    assert dist.get_process_group_ranks(mine) == [rank] and [dist.get_rank(g) for g in made] == [0 if r == rank else -1 for r in range(size)]
+    mine, made = dist.new_subgroups(size // 2)
+    half = size // 2
+    assert len(made) == 2 and dist.get_process_group_ranks(mine) == list(range(rank // half * half, rank // half * half + half))
+    x = ampc.full((1,), float(rank))
+    dist.all_reduce(x, group=mine)
+    assert x.item() == sum(dist.get_process_group_ranks(mine))
+    mine, made = dist.new_subgroups_by_enumeration([[1], [0]])
+    assert (mine is None) == (rank > 1) and (rank > 1 or dist.get_process_group_ranks(mine) == [rank])
+    assert dist.get_pg_count() == before + size + 4  # others' are counted, too
+    for size_ in (0, -1, 3, size + 1):
+        raised(ValueError, "must be positive and divide", dist.new_subgroups, size_)
+    raised(ValueError, "without GPUs `group_size` must be given", dist.new_subgroups)
+    raised(ValueError, "rank 0 is in both [1, 0] and [0]", dist.new_subgroups_by_enumeration, [[1, 0], [0]])
+    raised(ValueError, "must be lists of ranks", dist.new_subgroups_by_enumeration, None)
+
+
+@ranks(2)
+def names_of_backends(rank, size):
+    assert dist.Backend("GLOO") == dist.Backend.GLOO == "gloo" and dist.get_backend() == dist.Backend.MPI
+    raised(ValueError, "expected a name such as 'mpi', got int", dist.Backend, 3)
+    assert dist.get_backend_config() == "cpu:mpi,cuda:mpi" and dist.get_default_backend_for_device("cpu") == "mpi"
+    assert dist.get_default_backend_for_device(ampc.device("cuda", 0)) == "nccl"
+    raised(ValueError, "expected a CPU or a GPU", dist.get_default_backend_for_device, "meta")
+    kept = os.environ.pop("TORCH_DISTRIBUTED_DEBUG", None)
+    assert dist.get_debug_level() == dist.DebugLevel.OFF
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    assert dist.get_debug_level() is dist.DebugLevel.DETAIL
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "info"
+    dist.set_debug_level_from_env()
+    assert dist.get_debug_level() is dist.DebugLevel.INFO
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "much"
+    raised(RuntimeError, "must be OFF, INFO or DETAIL, got 'MUCH'", dist.set_debug_level_from_env)
+    del os.environ["TORCH_DISTRIBUTED_DEBUG"]
+    os.environ.update({} if kept is None else {"TORCH_DISTRIBUTED_DEBUG": kept})
+    dist.set_debug_level_from_env()
+
+
+@ranks(2, 4)
+def orders_of_new_groups(rank, size):
+    """Each is named at once, and groups can be made after it."""
+    raised(RuntimeError, "the ranks do not agree: rank 0 calls new_group of ranks [0]; rank 1 calls new_group of ranks [1]", dist.new_group, [rank])
+    raised(RuntimeError, "rank 0 calls barrier; rank 1 calls new_group of ranks [0, 1]", *([dist.barrier] if rank == 0 else [dist.new_group, [0, 1]]))
+    group = dist.new_group([0, 1])
+    if rank < 2:
+        x = ampc.ones(1)
+        dist.all_reduce(x, group=group)
+        assert x.item() == 2
+        dist.barrier(group=dist.new_group([0, 1], use_local_synchronization=True))  # the others do not call it
+    dist.barrier()
 
 
 @ranks(2)

@@ -16,7 +16,7 @@ from ampc.distributed import _over_mpi, _shared
 PROGRAMS = {}
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 WHOLE = ("int8", "uint8", "int16", "int32", "int64", "bool")
-SIZES = (0, 1, 4099, 300_007)  # the last has several pieces, and a part of one
+SIZES = (0, 1, 4099, 150_001, 300_007)  # the last have shares for the ranks, in several pieces or one
 EPSILON = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 COMBINE = {Op.SUM: np.add, Op.AVG: np.add, Op.PRODUCT: np.multiply, Op.MIN: np.minimum, Op.MAX: np.maximum, Op.BAND: np.bitwise_and,
            Op.BOR: np.bitwise_or, Op.BXOR: np.bitwise_xor}

@@ -148,7 +148,7 @@ if dist.get_rank() == 1:
     {}
 {}
 """
-MEETS = {"all_reduce of 3 elements of float32": "dist.all_reduce(ampc.ones(3))", "connecting group of 3": "dist.new_group([0, 1, 2])",
+MEETS = {"all_reduce of 3 elements of float32": "dist.all_reduce(ampc.ones(3))", "new_group of ranks [0, 1, 2]": "dist.new_group([0, 1, 2])",
          "connecting gradients of DistributedDataParallel": "ampc.nn.parallel.DistributedDataParallel(ampc.nn.Linear(2, 2))"}
 
 

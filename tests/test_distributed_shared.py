@@ -1,6 +1,7 @@
 """Collectives through memory that the processes of a host share: of one host, and of two as AMPC_RANKS_PER_HOST claims. ``shared_ranks.py`` holds
 what the processes run."""
 
+import ast
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 
 pytest.importorskip("mpi4py")
 import shared_ranks
-from test_distributed import start
+from test_distributed import ampc_run, start
 
 pytestmark = pytest.mark.cpu
 ROOT_OF_AMPC = os.path.dirname(os.path.dirname(shared_ranks.ampc.__file__))
@@ -78,6 +79,35 @@ def test_a_rank_that_goes_within_a_reduction(tmp_path, number, seconds, late):
     done = start(3, tmp_path / "train.py", number, seconds, late, timeout=30, PYTHONPATH=ROOT_OF_AMPC)
     assert done.returncode != 0 and "DistBackendError" in done.stderr and GOES[number] in done.stderr, done.stderr
     assert shared_files() <= before
+
+
+KILLED = """
+import os, re, sys
+import ampc
+import ampc.distributed as dist
+dist.init_process_group()
+dist.all_reduce(ampc.ones(3))
+names = sorted(set(re.findall(r"/dev/shm/(\\S+_segment\\S+)( \\(deleted\\))?$", open("/proc/self/maps").read(), re.M)))
+with open(f"{dist.get_rank()}.pid", "w") as f:
+    f.write(repr((os.getpid(), os.environ.get("PMIX_SERVER_TMPDIR"), names)))
+dist.barrier()
+if sys.argv[1] == "kill":
+    os.kill(os.getppid(), 9)  # mpiexec
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="needs /dev/shm")
+@pytest.mark.parametrize("how", ["end", "kill"])
+def test_nothing_is_left_of_a_launcher_that_is_killed(tmp_path, how):
+    """Nor does Open MPI, which removes its segments itself, say a word where they are gone already."""
+    (tmp_path / "train.py").write_text(KILLED)
+    done = ampc_run(tmp_path, "--nproc", "2", "train.py", how)
+    assert (done.returncode == 0) == (how == "end") and (how == "kill" or not done.stderr), done.stderr
+    for rank in range(2):
+        pid, folder, names = ast.literal_eval((tmp_path / f"{rank}.pid").read_text())
+        assert len(names) == 2 and all(deleted and not os.path.exists(f"/dev/shm/{name}") for name, deleted in names), names
+        assert folder and not os.path.exists(folder)
 
 
 INTERRUPTED = """

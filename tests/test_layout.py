@@ -312,6 +312,8 @@ UNREAD = {
     "device_ids": "which GPU is a barrier's matter for NCCL alone", "pg_options": "options of NCCL's", "device_id": "a group connects at its first operation",
     "here.ranks": "nothing is known of other processes' hosts without MPI", "saves.file": "the same",
     "init_process_group.group_name": "groups have numbers", "broadcast_object_list.device": "objects travel through the host's memory",
+    "send_object_list.device": "the same", "recv_object_list.device": "the same", "use_batch": "a hint how two GPUs connect",
+    "TCPStore.use_libuv": "how torch's server waits",
     "masked": "no layout is sparse", "gen_non_contig_grad_outputs": "`grad_outputs` says which",
     "add_graph.verbose": "the same", "add_graph.use_strict_trace": "the same",
 }

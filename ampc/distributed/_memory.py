@@ -50,9 +50,17 @@ def bring_back(t: Tensor, moved: Tensor) -> None:
     """``t`` has the values of ``moved``; where that is its own memory, the write is noted."""
     with no_grad():
         if t is not moved:
-            t.copy_(moved.reshape(t.shape))
+            _copy(t, moved.reshape(t.shape))
         else:
             _C._note_write(t, "distributed", False)
+
+
+def _copy(t: Tensor, values: Tensor) -> None:
+    """Elements that an expanded tensor shows several times are written once: they are equal."""
+    for dim, (size, step) in enumerate(zip(t.shape, t.stride())):
+        if step == 0 and size > 1:
+            t, values = t.narrow(dim, 0, 1), values.narrow(dim, 0, 1)
+    t.copy_(values)
 
 
 def spread(tensors: List[Tensor], moved: Tensor) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import re
 import zlib
 from array import array
 from typing import TYPE_CHECKING, Any, Dict, List
@@ -42,10 +44,33 @@ def start() -> Any:
         raise DistNetworkError("init_process_group: this MPI library does not allow several threads (MPI_THREAD_MULTIPLE)")
     from ._board import Board
 
+    if started_here:
+        _drop_names(MPI)
     _found["board"] = Board(MPI, MPI.COMM_WORLD)
     _found["MPI"] = MPI
     _ends.listen_to_the_end(_found["board"], MPI.COMM_WORLD.size, MPI.Finalize if started_here else bool)
     return MPI
+
+
+def _drop_names(MPI: Any) -> None:
+    """Removes the names of the segments that Open MPI's processes of this host share, once all of them have mapped all. So nothing is left of them
+    in /dev/shm when processes are killed."""
+    host = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
+    mapped = _segments()
+    if all(others == mapped for others in host.allgather(mapped)) and host.rank == 0:
+        for name in mapped:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+    host.Free()
+
+
+def _segments() -> List[str]:
+    """Files that this process has mapped for MPI's messages within a host."""
+    try:
+        with open("/proc/self/maps") as f:
+            return sorted(set(re.findall(r"/dev/shm/(?:sm|vader)_segment\.\S+$", f.read(), re.M)))
+    except OSError:  # no Linux
+        return []
 
 
 def board() -> Board:

@@ -13,8 +13,8 @@ from . import _mpi, _over_hosts
 from ._agreement import agree, check, described, submit
 from ._memory import apart, bring_back, memory, placing, row, settled
 from ._shared import MOST
-from .reductions import HALVES, ReduceOp, type_and_op, type_of_bytes, widened
-from .work import Message, Transfer, Work
+from .reductions import DTYPES, HALVES, ReduceOp, type_and_op, type_of_bytes, widened
+from .work import TAGS, Message, Transfer, Work
 
 if TYPE_CHECKING:
     from .groups import ProcessGroup
@@ -207,11 +207,9 @@ class OverMPI:
     def _message(self, m: Message) -> Work:
         MPI, moved, members = _mpi.start(), row(m.t), self._group
         status, size = MPI.Status(), m.t.numel() * m.t.element_size()
-        buffer = [memory(MPI, moved), MPI.BYTE]
-        if m.sends:
-            request = members.comm.Isend(buffer, m.rank, m.tag)
-        else:
-            request = members.comm.Irecv(buffer, MPI.ANY_SOURCE if m.rank is None else m.rank, m.tag)
+        buffer, tag = [memory(MPI, moved), MPI.BYTE], _tag(MPI, m.tag, m.t.dtype.name)
+        source = MPI.ANY_SOURCE if m.rank is None else m.rank
+        request = members.comm.Isend(buffer, m.rank, tag) if m.sends else members.comm.Irecv(buffer, source, tag)
 
         def finish() -> None:
             got = status.Get_count(MPI.BYTE)
@@ -219,9 +217,24 @@ class OverMPI:
                 raise RuntimeError(f"{m.what}: the message has {got} bytes, the tensor {size}")
             bring_back(m.t, moved)
 
-        work = Transfer(members, m.what, request, status, [m.tensor], bool if m.sends else finish)
+        def other() -> str:
+            """Of which dtype a message is that has come with this tag, where it is another than the tensor's."""
+            for name in () if m.sends else DTYPES:
+                there = _tag(MPI, m.tag, name)
+                if there != tag and members.comm.Iprobe(source, there, status):
+                    return f"rank {members.ranks[status.Get_source()]} has sent {status.Get_count(MPI.BYTE)} bytes of {name}"
+            return ""
+
+        work = Transfer(members, m.what, request, status, [m.tensor], bool if m.sends else finish, other)
         work.kept = moved
         return work
+
+
+def _tag(MPI: Any, tag: int, dtype: str) -> int:
+    """MPI's tag of a message: the script's, and the dtype above, as far as the library has tags for it. So a message of another dtype is never
+    taken."""
+    code = DTYPES.index(dtype) if MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) >= len(DTYPES) * TAGS else 0
+    return tag + code * TAGS
 
 
 def _in_a_row(tensors: List[Tensor]) -> Tensor:

@@ -10,17 +10,15 @@ import json
 import os
 import queue
 import socket
-import struct
 import threading
 import time
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
 from .. import _launcher
-from . import _ends
+from . import _ends, _sockets
 from ._board import ended_without, last_begun, not_come
 from .errors import DistBackendError, DistNetworkError
 
-MOST_BYTES = 1 << 26  # of a message
 ANSWER = 1.0  # seconds in which the others may say what they are doing
 _found: Dict[str, Any] = {}
 
@@ -29,27 +27,15 @@ _found: Dict[str, Any] = {}
 
 
 def _send(to: socket.socket, message: Any) -> None:
-    data = json.dumps(message).encode()
-    to.sendall(struct.pack("<I", len(data)) + data)
+    _sockets.send_bytes(to, json.dumps(message).encode())
 
 
 def _receive(of: socket.socket) -> Any:
     """The next message; None at the end of the connection, or for what is none."""
     try:
-        length = struct.unpack("<I", _bytes(of, 4))[0]
-        return json.loads(_bytes(of, length)) if length <= MOST_BYTES else None
+        return json.loads(_sockets.receive_bytes(of))
     except (OSError, EOFError, ValueError):
         return None
-
-
-def _bytes(of: socket.socket, count: int) -> bytes:
-    got = bytearray()
-    while len(got) < count:
-        part = of.recv(count - len(got))
-        if not part:
-            raise EOFError
-        got += part
-    return bytes(got)
 
 
 # -- rank 0 ------------------------------------------------------------------------------------------------------------
@@ -72,8 +58,7 @@ class Server:
                 end, _ = self._listener.accept()
             except OSError:
                 return
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._serve, args=(end,), name="ampc.distributed.store", daemon=True).start()
+            threading.Thread(target=self._serve, args=(_sockets.without_delay(end),), name="ampc.distributed.store", daemon=True).start()
 
     def _serve(self, end: socket.socket) -> None:
         hello = _receive(end)
@@ -172,18 +157,11 @@ class Client:
         threading.Thread(target=self._listen, name="ampc.distributed.store", daemon=True).start()
 
     def _connect(self, host: str, port: int) -> socket.socket:
-        end_by = time.monotonic() + self.seconds
-        while True:
-            try:
-                end = socket.create_connection((host, port), timeout=max(0.1, end_by - time.monotonic()))
-                end.settimeout(None)
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return end
-            except OSError as error:
-                if time.monotonic() >= end_by:
-                    raise DistNetworkError(f"init_process_group: rank {self.rank} has not found rank 0 at {host}:{port} within {self.seconds:g} s "
-                                           f"({error}); MASTER_ADDR and MASTER_PORT must be those of rank 0's host, in all processes") from None
-            time.sleep(0.02)
+        def late(error: OSError) -> NoReturn:
+            raise DistNetworkError(f"init_process_group: rank {self.rank} has not found rank 0 at {host}:{port} within {self.seconds:g} s "
+                                   f"({error}); MASTER_ADDR and MASTER_PORT must be those of rank 0's host, in all processes") from None
+
+        return _sockets.connected(host, port, self.seconds, late)
 
     def _send(self, message: Any) -> None:
         try:

@@ -10,12 +10,12 @@ from typing import Any, List, Optional, Sequence
 
 from .._C import Tensor
 from .._callers import warn
-from ._memory import check_like, check_list, check_tensor
+from ._memory import bring_back, check_like, check_list, check_tensor
 from ._shared import ALL_GATHER, ALL_REDUCE, BROADCAST, MEET, REDUCE_SCATTER
 from .errors import WrongRank
 from .groups import ProcessGroup, get_group_rank, group_of, is_member, names
 from .reductions import ReduceOp, check_reduction
-from .work import Work
+from .work import Several, Work
 
 
 def left_out(what: str, group: Any) -> bool:
@@ -86,15 +86,29 @@ def reduce_scatter_tensor(output: Tensor, input: Tensor, op: Any = ReduceOp.SUM,
 
 
 def reduce_scatter(output: Tensor, input_list: List[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Optional[Work]:
-    """``output`` is the reduction of every process' ``input_list[this rank]``; all have its shape."""
+    """``output`` is the reduction of every process' ``input_list[this rank]``. Parts of different sizes are reduced one after the other."""
     what = "reduce_scatter"
     if left_out(what, group):
         return None
     members, out = group_of(what, group), check_tensor(what, "output", output)
     parts = check_list(what, "input_list", input_list, members.size())
     for i, part in enumerate(parts):
-        check_like(what, f"input_list[{i}]", part, out, out.numel())
+        check_like(what, f"input_list[{i}]", part, out, out.numel() if i == members.rank() else part.numel())
+    if any(part.numel() != out.numel() for part in parts):
+        return _reduce_each(members, output, parts, check_reduction(what, op, out), async_op)
     return members.way(what, out, *parts).reduce_scatter(what, out, parts, check_reduction(what, op, out), async_op, [output])
+
+
+def _reduce_each(members: ProcessGroup, output: Tensor, parts: List[Tensor], op: Any, async_op: bool) -> Optional[Work]:
+    """Each part into the rank that it is for."""
+    own = parts[members.rank()] = parts[members.rank()].clone()
+    way = members.way("reduce_scatter", output, *parts)
+    works = [way.reduce(part, op, rank, True, None) for rank, part in enumerate(parts)]
+    work = Several(works, [output], lambda: bring_back(output.detach(), own))
+    if async_op:
+        return work
+    work.wait()
+    return None
 
 
 # -- moving values -----------------------------------------------------------------------------------------------------

@@ -25,5 +25,9 @@ class DistStoreError(DistError):
     """A store could not be read or written."""
 
 
+class QueueEmptyError(DistStoreError):
+    """A store's queue has no value."""
+
+
 class WrongRank(RuntimeError, ValueError):
     """There is no such rank, or it cannot be meant. torch raises one or the other."""

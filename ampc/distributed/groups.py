@@ -15,9 +15,11 @@ from .. import _C, _launcher
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
 from . import _arrival, _ends, _gpus, _mpi, _spawned, _store
+from ._agreement import agree, submit
 from ._backends import Backends, Ways
 from ._shared import MOST, OPS, Shared, call_in_words, checksum_of
 from .errors import DistBackendError
+from .stores import Store
 from .work import Message, Work, Worker, seconds_of
 
 _groups: Dict[Any, str] = {}  # the groups that this process is a member of, and their backends; torch's _pg_map
@@ -68,6 +70,7 @@ class ProcessGroup:
         if 1 < max(count for _, count, _ in facts) <= MOST:
             self._share(here)
         self._twins: List[ProcessGroup] = []
+        self.others = 0  # groups that new_group has made since, in all processes
         self._last = "nothing", 0
         self._has_told = False
         self._ways = Ways(self, backends)
@@ -369,18 +372,17 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
         timeout: how long an operation waits for other processes before it is an error; 30 minutes by default.
         world_size, rank: checked against the launcher's. Processes of ``multiprocessing.spawn`` must give them, or set RANK and WORLD_SIZE.
         device_id: the GPU of this process, which becomes the current one.
+        store: a Store, of no effect: the launcher has said who takes part. With it `world_size` and `rank` must be given, and no `init_method`.
         group_name, pg_options: torch's, of no effect here.
 
-    ValueError when called twice, for another backend or method, or with a ``store``; RuntimeError where MPI has started another number of
+    ValueError when called twice, and for another backend, method or store; RuntimeError where MPI has started another number of
     processes, or NCCL is not found; DistNetworkError without mpi4py, or where processes do not come in time: to MASTER_ADDR, or
     under Open MPI's launcher on one host."""
     _ends.listen_to_errors()
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
     backends = Backends.of(backend, rank)
-    if store is not None or init_method not in (None, "env://") and not str(init_method).startswith(("tcp://", "file://")):
-        raise ValueError("init_process_group: MPI or the variables of a launcher connect the processes, without a `store`; leave `store` and "
-                         "`init_method` out")
+    _check_meeting(init_method, store, world_size, rank)
     seconds = seconds_of("init_process_group", default_pg_timeout if timeout is None else timeout)
     if device_id is not None:
         from ..cuda import set_device
@@ -391,6 +393,16 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
     names.WORLD = ProcessGroup(start, comm, list(range(comm.size)), seconds, "default", backends)
     _ends.before_the_end = _destroy_what_is_left
     _groups[names.WORLD] = backends.asked()
+
+
+def _check_meeting(init_method: Optional[str], store: Any, world_size: int, rank: int) -> None:
+    """ValueError for another method than torch's, or another store, or one without this process' rank."""
+    if init_method not in (None, "env://") and not str(init_method).startswith(("tcp://", "file://")):
+        raise ValueError(f"init_process_group: `init_method` must be 'env://', 'tcp://host:port' or 'file://…', got {init_method!r}; MPI or the "
+                         "variables of a launcher connect the processes, so leave it out")
+    if store is not None and (not isinstance(store, Store) or init_method is not None or world_size < 1 or rank < 0):
+        raise ValueError(f"init_process_group: `store` must be a Store, with `world_size` and `rank` and without `init_method`, got "
+                         f"{type(store).__name__}, {world_size}, {rank} and {init_method!r}")
 
 
 def _connected(backends: Backends, init_method: Optional[str], rank: int, size: int, seconds: float) -> Tuple[Any, Any, Backends]:
@@ -530,7 +542,8 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
               use_local_synchronization: bool = False, group_desc: Optional[str] = None, device_id: Any = None) -> Union[ProcessGroup, int]:
     """A group of some of the processes. All processes must call it, in the same order, those that are no members, too; these get
     ``GroupMember.NON_GROUP_MEMBER``. With ``use_local_synchronization`` only members call it. ``pg_options`` and ``device_id`` are torch's for
-    other backends. ValueError for ranks that there are not."""
+    other backends. ValueError for ranks that there are not; RuntimeError in every process where they call it for different ranks, which says
+    what each has called."""
     world = group_of("new_group")
     world.need("new_group")
     backends = world.backends if backend is None else Backends.of(backend)
@@ -540,7 +553,11 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     if not members or len(set(members)) != len(members) or not all(0 <= r < world.size() for r in members):
         raise ValueError(f"new_group: `ranks` must be different ranks from 0 to {world.size() - 1}, got {ranks}")
     seconds = world.seconds if timeout is None else seconds_of("new_group", timeout)
-    call = next(_calls)
+    if not use_local_synchronization:
+        same = f"new_group of ranks {members}"
+        submit(world, False, same, lambda: agree(world, same), None, None, here=world.on_one_host)
+        world.others += 1
+    call = next(_calls)  # once all have agreed: an error leaves the count the same in all
     if world.rank() not in members:
         return names.NON_GROUP_MEMBER
     tag = zlib.crc32(repr(members).encode()) % 30000 if use_local_synchronization else 30000 + call % 30000

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any, List, Optional
 
+from .. import _C
+from .. import _creation as make
+from .._buffers import frombuffer
 from .collectives import left_out, place
 from .groups import group_of
+from .point_to_point import recv, send
 
 
 def _check_length(what: str, name: str, items: Any, length: int) -> None:
@@ -79,3 +84,37 @@ def scatter_object_list(scatter_object_output_list: List[Any], scatter_object_in
         scatter_object_output_list[0] = by.scatter(scatter_object_input_list if members.rank() == root else None, root)
 
     members.objects(f"scatter_object_list from {root}", f)
+
+
+def send_object_list(object_list: List[Any], dst: Optional[int] = None, group: Any = None, device: Any = None, group_dst: Optional[int] = None,
+                     use_batch: bool = False) -> None:
+    """Sends the objects to rank ``dst``, which calls ``recv_object_list``. ``device`` and ``use_batch`` are torch's, of no effect here."""
+    if left_out("send_object_list", group):
+        return
+    members = group_of("send_object_list", group)
+    _check_length("send_object_list", "object_list", object_list, len(object_list) if isinstance(object_list, list) else 0)
+    data = pickle.dumps(object_list)
+    head = make.tensor([len(object_list), len(data)], dtype=_C.int64, device=members.device)
+    values = frombuffer(bytearray(data), dtype=_C.uint8).to(members.device)
+    for t in (head, values):
+        send(t, dst, group, group_dst=group_dst)
+
+
+def recv_object_list(object_list: List[Any], src: Optional[int] = None, group: Any = None, device: Any = None, group_src: Optional[int] = None,
+                     use_batch: bool = False) -> int:
+    """The list becomes that of rank ``src``, or of any, which calls ``send_object_list``. Returns the sender's rank, or -1 where this process is not
+    in the group. RuntimeError where the sender's list has another length. ``device`` and ``use_batch`` are of no effect."""
+    what = "recv_object_list"
+    if left_out(what, group):
+        return -1
+    members = group_of(what, group)
+    _check_length(what, "object_list", object_list, len(object_list) if isinstance(object_list, list) else 0)
+    head = make.empty(2, dtype=_C.int64, device=members.device)
+    sender = recv(head, src, group, group_src=group_src)
+    count, size = head.tolist()
+    values = make.empty(size, dtype=_C.uint8, device=members.device)
+    recv(values, sender, group)
+    if count != len(object_list):
+        raise RuntimeError(f"{what}: rank {sender} has sent {count} objects, and `object_list` has {len(object_list)} elements")
+    object_list[:] = pickle.loads(values.cpu().numpy().tobytes())
+    return sender

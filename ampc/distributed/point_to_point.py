@@ -12,9 +12,9 @@ from ._memory import check_tensor
 from .collectives import left_out, place
 from .errors import WrongRank
 from .groups import ProcessGroup, group_of
-from .work import Message, Work, seconds_of
+from .work import TAGS, Message, Work, seconds_of
 
-MARK = 1 << 20  # the tags from here on are of the barrier's messages, two for each barrier
+MARK = 1 << 24  # the tags from here on are of the barrier's messages, two for each barrier
 
 
 def _partner(what: str, group: ProcessGroup, name: str, rank: Optional[int], group_rank: Optional[int]) -> int:
@@ -25,8 +25,8 @@ def _partner(what: str, group: ProcessGroup, name: str, rank: Optional[int], gro
 
 
 def _check_tag(what: str, tag: Any) -> int:
-    if isinstance(tag, bool) or not isinstance(tag, int) or not 0 <= tag < MARK:
-        raise RuntimeError(f"{what}: `tag` must be a number from 0 to {MARK - 1}, got {tag!r}")
+    if isinstance(tag, bool) or not isinstance(tag, int) or not 0 <= tag < TAGS:
+        raise RuntimeError(f"{what}: `tag` must be a number from 0 to {TAGS - 1}, got {tag!r}")
     return tag
 
 
@@ -50,7 +50,7 @@ def isend(tensor: Tensor, dst: Optional[int] = None, group: Any = None, tag: int
 
 def irecv(tensor: Tensor, src: Optional[int] = None, group: Any = None, tag: int = 0, group_src: Optional[int] = None) -> Optional[Work]:
     """Begins to receive into the tensor from rank ``src``, or from any; it has its values after the Work's ``wait()``. RuntimeError there
-    where a message of another size came. Between GPUs, ``src`` must be given, and ``tag`` tells no messages apart."""
+    where a message of another size or dtype came. Between GPUs, ``src`` must be given, and ``tag`` tells no messages apart."""
     if left_out("irecv", group):
         return None
     members, message = _message(False, group, tensor, src, group_src, tag)

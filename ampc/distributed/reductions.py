@@ -30,6 +30,7 @@ _NUMBERS = {"float64": "DOUBLE", "float32": "FLOAT", "int64": "INT64_T", "int32"
             "uint8": "UINT8_T", "uint16": "UINT16_T", "uint32": "UINT32_T", "uint64": "UINT64_T"}
 _made: Dict[Any, Any] = {}  # operations of our own
 HALVES = (_C.float16, _C.bfloat16)
+DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")  # as tags of messages number them
 _BYTES = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T"}
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .. import _launcher
@@ -119,6 +121,7 @@ def _run_once(line: List[str], variables: Dict[str, str]) -> Tuple[int, bool]:
             return 130, True
         finally:
             signal.signal(signal.SIGTERM, before)
+            shutil.rmtree(os.path.join(tempfile.gettempdir(), f"ompi.{running.pid}"), ignore_errors=True)  # Open MPI's, where it was killed
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from ..futures import Future
 from .errors import DistBackendError
 
 SLICE = 0.1  # seconds between two looks at the other processes
+TAGS = 1 << 20  # tags of a script's messages are below
 
 
 def seconds_of(what: str, timeout: Any) -> float:
@@ -105,6 +106,35 @@ class Work:
         return Future.of(self.result, self.is_completed)
 
 
+class Several(Work):
+    """Operations that are waited for together."""
+
+    def __init__(self, works: List[Work], result: Any, finish: Callable[[], Any]) -> None:
+        super().__init__(None, "", 0, result, finish)
+        self._works = works
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        """Waits for all; the error of the first that has one."""
+        for work in self._works:
+            work.wait(timeout)
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether all have ended."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Whether all have ended without an error."""
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Optional[BaseException]:
+        """The first error, once all have ended."""
+        return next((work.exception() for work in self._works if work.exception()), None) if self.is_completed() else None
+
+
 class Worker:
     """A thread that runs the operations of one group one after another. It starts with the first."""
 
@@ -143,9 +173,11 @@ class Worker:
 class Transfer(Work):
     """A message between two processes, which MPI itself runs: it goes on while somebody waits."""
 
-    def __init__(self, group: Any, what: str, request: Any, status: Any, result: Any, finish: Callable[[], Any]) -> None:
+    def __init__(self, group: Any, what: str, request: Any, status: Any, result: Any, finish: Callable[[], Any],
+                 other: Callable[[], str]) -> None:
+        """``other()`` says what has come instead, or ''."""
         super().__init__(group, what, 0, result, finish)
-        self._request, self._status = request, status
+        self._request, self._status, self._other = request, status, other
 
     def _ended(self, seconds: float) -> bool:
         end, pause = time.monotonic() + seconds, 0.0
@@ -158,10 +190,19 @@ class Transfer(Work):
                 self._error, self._request = RuntimeError(f"{self._what}: {error}"), None
                 break
             if time.monotonic() >= end:
-                return False
+                return self._is_another()
             time.sleep(pause)
             pause = min(pause + 5e-6, 1e-3)
         return True
+
+    def _is_another(self) -> bool:
+        """Whether a message has come that is not the one that is waited for: then it is waited for no more."""
+        came = self._other()
+        if came:
+            self._request.Cancel()
+            self._request.Wait()
+            self._error, self._request = RuntimeError(f"{self._what}: {came}"), None
+        return bool(came)
 
     def source_rank(self) -> int:
         """The rank that has sent a received message."""
