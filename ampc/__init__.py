@@ -23,15 +23,12 @@ if (_note := _C._machine()["note"]) is not None:
     _warnings.warn(_note, RuntimeWarning, stacklevel=2)
 for _path in _glob.glob(_os.path.join(_os.path.dirname(__file__), "_libs", "*openblas*")):
     _C._set_blas(_path)
-from ._cuda_folders import folders as _folders
+from ._process.cuda_folders import folders as _folders
 
 _C._cuda_set_paths(":".join(_folders()))
 
 # A name as itself is one that this package exports, by the rules of type checkers.
 from . import (
-    _interop,  # attaches the protocols of sharing memory
-    _tensor,  # attaches methods to Tensor
-    _tensor_more,  # and rarer ones
     _composed,  # and more
     amp as amp,
     autograd as autograd,
@@ -44,6 +41,9 @@ from . import (
     serialization as serialization,
     utils as utils,
 )
+from ._tensor import interop as _interop  # attaches the protocols of sharing memory
+from ._tensor import methods as _methods  # attaches methods to Tensor
+from ._tensor import other_kinds as _other_kinds  # and rarer ones
 from ._C import (
     OutOfMemoryError as OutOfMemoryError,
     Tensor as Tensor,
@@ -68,12 +68,12 @@ from ._C import (
     set_num_threads as set_num_threads,
     uint8 as uint8,
 )
-from ._unsupported_dtypes import *
-from ._creation import *
-from ._device import *
-from ._finfo import *
-from ._interop import from_dlpack as from_dlpack
-from ._printing import set_printoptions as set_printoptions
+from ._tensor.unsupported_dtypes import *
+from ._tensor.creation import *
+from ._tensor.device import *
+from ._tensor.finfo import *
+from ._tensor.interop import from_dlpack as from_dlpack
+from ._tensor.printing import set_printoptions as set_printoptions
 from .amp import (
     GradScaler as GradScaler,
     clear_autocast_cache as clear_autocast_cache,
@@ -84,7 +84,7 @@ from .amp import (
     set_autocast_enabled as set_autocast_enabled,
 )
 from .amp.autocast_mode import *
-from ._settings import *
+from ._process.settings import *
 from .doctor import digits as _digits, guard as _guard, ledger as _ledger, ranks as _ranks  # diagnosis listens to what is above
 from .autograd import (
     enable_grad as enable_grad,
@@ -103,9 +103,9 @@ from .cuda.graphed import graph_step as _graph_step, make_graphed_callables as _
 from .serialization import load as load, save as save
 from .version import __version__
 
-from ._missing import absent_from as _absent_from
+from ._names.missing import absent_from as _absent_from
 
-vars(_C).update(__getattr__=_absent_from("ampc._C"), __path__=[])  # torch's names in its own core, of the table in _library_names
+vars(_C).update(__getattr__=_absent_from("ampc._C"), __path__=[])  # torch's names in its own core, of the table in _names
 float, double, half = _C.float, _C.double, _C.half
 int, long, short = _C.int, _C.long, _C.short
 newaxis = None
@@ -113,7 +113,7 @@ cuda.graph_step, cuda.make_graphed_callables = _graph_step, _make_graphed_callab
 inf, pi, e = 1e400, 3.141592653589793, 2.718281828459045
 nan = inf - inf
 
-from ._global_autocast import Switched as _Switched
+from .amp._global_autocast import Switched as _Switched
 from ._composed.shape_ops import *
 from ._composed.copies import *
 from ._composed.creation import *
@@ -124,8 +124,8 @@ from ._composed.products import *
 from ._composed.random import *
 from ._composed.reduce import *
 from ._ops import *
-from ._functions import *
-from ._layout import clone as clone
+from ._tensor.functions import *
+from ._tensor.layout import clone as clone
 from .linalg import lu_with_info as lu
 
 from .nn._further import embedding_renorm_ as embedding_renorm_
@@ -143,7 +143,7 @@ __array_api_version__ = "2024.12"
 
 def __array_namespace_info__() -> _Any:
     """Facts of the array API's namespace: capabilities, devices, dtypes."""
-    from ._array_api import __array_namespace_info__ as info
+    from ._tensor.array_api import __array_namespace_info__ as info
     return info()
 
 
@@ -151,7 +151,7 @@ def _array_namespace(self: Tensor, *, api_version: _Any = None) -> _Any:
     """The Python array API's functions for tensors. ValueError for a version that is not there."""
     if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
         raise ValueError(f"__array_namespace__: version {api_version!r} is not supported; 2024.12 is")
-    from . import _array_api
+    from ._tensor import array_api as _array_api
     return _array_api
 
 
@@ -194,7 +194,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         types as types,
     )
     from .nn._flat import *
-    from ._array_api import (
+    from ._tensor.array_api import (
         astype as astype,
         bitwise_invert as bitwise_invert,
         broadcast_arrays as broadcast_arrays,
@@ -214,7 +214,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         unstack as unstack,
         vecdot as vecdot,
     )
-    from ._buffers import from_file as from_file, frombuffer as frombuffer
+    from ._tensor.buffers import from_file as from_file, frombuffer as frombuffer
     from .doctor import doctor as doctor
     from .doctor.explain import explain as explain
     from .func import vmap as vmap
@@ -248,14 +248,14 @@ _FROM = {  # functions and classes, by the module that they are loaded with
     **dict.fromkeys(("binary_cross_entropy_with_logits", "cosine_embedding_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss",
                      "poisson_nll_loss", "triplet_margin_loss"), "nn._flat"),
     **{name + end: "nn._flat" for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout") for end in ("", "_")},
-    "explain": "doctor.explain", "vmap": "func", "thread_safe_generator": "random", "frombuffer": "_buffers", "from_file": "_buffers",
+    "explain": "doctor.explain", "vmap": "func", "thread_safe_generator": "random", "frombuffer": "_tensor.buffers", "from_file": "_tensor.buffers",
     "norm_except_dim": "nn.utils.parametrizations",
     **dict.fromkeys(("TypedStorage", "UntypedStorage", "is_storage"), "storage"),
     **dict.fromkeys(("Policy", "global_policy", "set_global_policy"), "keras.mixed_precision"),
     # the array API's names that torch has no function of
     **dict.fromkeys(("astype", "bitwise_invert", "broadcast_arrays", "cumulative_prod", "cumulative_sum", "expand_dims", "imag", "isdtype",
                      "matrix_transpose", "permute_dims", "repeat", "take_along_axis", "unique_all", "unique_counts", "unique_inverse",
-                     "unique_values", "unstack", "vecdot"), "_array_api"),
+                     "unique_values", "unstack", "vecdot"), "_tensor.array_api"),
     **dict.fromkeys(("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"), "signal.windows"),
 }
 
@@ -270,12 +270,12 @@ def __getattr__(name: str) -> _Any:
         globals()[name] = found
         return found
     if name.startswith("_foreach_"):
-        from . import _foreach
+        from ._tensor import foreach as _foreach
 
         if name in vars(_foreach):
             return getattr(_foreach, name)
     if name.endswith("Tensor") and name[0] != "_":
-        from ._typed import types_of
+        from ._tensor.typed import types_of
 
         found = types_of("cpu")
         globals().update(found)

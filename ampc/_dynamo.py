@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, List
 
-from ._missing import absent_from
+from ._names.missing import absent_from
 from .compiler import compile, disable, is_compiling, reset
 
 __all__ = ["allow_in_graph", "config", "disable", "disallow_in_graph", "graph_break", "is_compiling", "mark_dynamic", "mark_static",

@@ -1,4 +1,4 @@
-"""Small functions of torch that libraries call, with what they do: checks, arithmetic of sizes, facts. The table in ``_library_names`` shows
+"""Small functions of torch that libraries call, with what they do: checks, arithmetic of sizes, facts. The table in ``_names.table`` shows
 them under torch's names."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Callable, List, Optional, Tuple, Type
 
 from . import _C
 from ._C import Tensor
-from ._device import check_device, device, get_default_device, layout
+from ._tensor.device import check_device, device, get_default_device, layout
 
 default_pg_timeout = datetime.timedelta(minutes=30)
 np_str_obj_array_pattern = re.compile(r"[SaUO]")
@@ -159,7 +159,7 @@ class printoptions(_C.Scope):
         self._given = options
 
     def _changes(self) -> tuple:
-        from ._printing import _options, set_printoptions
+        from ._tensor.printing import _options, set_printoptions
 
         before = {name: getattr(_options, name) for name in ("precision", "threshold", "edgeitems", "linewidth", "sci_mode")}
         return ((lambda: set_printoptions(**self._given), (), lambda: set_printoptions(**before), ()),)
@@ -167,7 +167,7 @@ class printoptions(_C.Scope):
 
 def _shape_as_tensor(input: Tensor) -> Tensor:
     """The sizes, an int64 tensor of the CPU."""
-    from ._creation import tensor
+    from ._tensor.creation import tensor
 
     return tensor(list(input.shape), dtype=_C.int64, device="cpu")
 
@@ -209,7 +209,7 @@ def _get_default_device() -> str:
 
 def get_device_states(*args: Any) -> Tuple[List[int], List[Any]]:
     """The numbers of the GPUs of the tensors among the arguments, and for each the state of the random stream."""
-    from ._creation import get_rng_state
+    from ._tensor.creation import get_rng_state
 
     gpus = [a.get_device() for a in args if isinstance(a, Tensor) and a.is_cuda]
     return gpus, [get_rng_state() for _ in gpus]
@@ -222,14 +222,14 @@ def set_device_states(devices: Any, states: Any, *, device_type: Any = None) -> 
 
 def get_rng_state_all() -> List[Any]:
     """The state of the random stream once for each GPU, which all share it."""
-    from ._creation import get_rng_state
+    from ._tensor.creation import get_rng_state
 
     return [get_rng_state() for _ in range(_C._cuda_count())]
 
 
 def set_rng_state_all(new_states: Any) -> None:
     """Continues the random stream from the last of the states; nothing for none."""
-    from ._creation import set_rng_state
+    from ._tensor.creation import set_rng_state
 
     for state in list(new_states)[-1:]:
         set_rng_state(state)

@@ -4,7 +4,7 @@ up by name. Those that torch shows at its top are listed; the others are here fo
 from typing import TYPE_CHECKING
 
 from . import _C
-from ._missing import absent_from
+from ._names.missing import absent_from
 
 _FUNCTION = 1  # bit of an operator's home
 

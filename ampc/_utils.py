@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 from . import _ops
 from ._C import Tensor, dtype
-from ._storage import tensor_on, without_values
+from ._tensor.storage import tensor_on, without_values
 from .compiler import is_compiling as is_compiling
 
 
@@ -109,7 +109,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     """The number of a GPU: of a device, its name or number; the current one's for None with ``optional``, -1 for the CPU with ``allow_cpu``.
     ValueError for others."""
     from . import cuda
-    from ._device import device as device_type
+    from ._tensor.device import device as device_type
 
     if isinstance(device, str):
         device = device_type(device)

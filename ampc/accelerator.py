@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from . import _C, cuda
-from ._device import device
-from ._missing import absent_from
+from ._names.missing import absent_from
+from ._tensor.device import device
 from .cuda import (
     current_stream,
     empty_cache,

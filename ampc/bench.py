@@ -12,9 +12,9 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _C, cuda, nn, optim
-from . import _creation as make
-from ._progress import Progress
-from ._table import html_table, text_lines
+from ._messages.progress import Progress
+from ._messages.table import html_table, text_lines
+from ._tensor import creation as make
 from .autograd import no_grad
 from .doctor import guard
 from .doctor._watcher import Watcher

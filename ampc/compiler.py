@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, List, Optional, Set
 
-from ._callers import warn
-from ._missing import absent_from
+from ._messages.callers import warn
+from ._names.missing import absent_from
 
 __all__ = ["compile", "disable", "is_compiling", "is_dynamo_compiling", "reset", "set_stance"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
-from . import _C, _creation, _ops
+from . import _C, _ops
 from ._C import Tensor, dtype
-from ._device import number_of
-from ._missing import absent_from
+from ._names.missing import absent_from
+from ._tensor import creation as _creation
+from ._tensor.device import number_of
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 

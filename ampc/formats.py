@@ -6,7 +6,7 @@ import math
 from typing import Any, List, NamedTuple
 
 from . import _C, cuda
-from ._table import html_table, text_lines
+from ._messages.table import html_table, text_lines
 
 _ROWS = (("float64", 11, 52), ("float32", 8, 23), ("tf32", 8, 10), ("bfloat16", 8, 7), ("float16", 5, 10))  # bits of exponent and fraction
 

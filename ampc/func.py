@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 
 from . import _C, _ops
 from ._C import Tensor
-from ._missing import absent_from
+from ._names.missing import absent_from
 from .autograd import enable_grad
 from .autograd import functional as _functional
 from .nn import Module

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Optional
 from urllib.parse import urlparse
 
-from ._missing import absent_from
+from ._names.missing import absent_from
 
 __all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
 
@@ -39,7 +39,7 @@ def download_url_to_file(url: str, dst: str, hash_prefix: Optional[str] = None, 
     import sys
     from urllib.request import urlopen
 
-    from ._progress import somebody_watches
+    from ._messages.progress import somebody_watches
     from .serialization import _files
 
     watched = progress and somebody_watches()

@@ -3,7 +3,7 @@
 import builtins
 from typing import Any, Callable, List, NoReturn, Optional, Union, get_args, get_origin
 
-from ._missing import absent_from
+from ._names.missing import absent_from
 from .compiler import say_once
 from .nn import Module
 

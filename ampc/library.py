@@ -10,11 +10,12 @@ import re
 import weakref
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union, overload
 
-from . import _C, _schemas, ops
+from . import _C, ops
 from ._C import Tensor
-from ._missing import absent_from
-from ._opcheck import opcheck
-from ._schemas import infer_schema
+from ._names.missing import absent_from
+from ._operators import schemas as _schemas
+from ._operators.opcheck import opcheck
+from ._operators.schemas import infer_schema
 from .autograd import Function, no_grad
 
 __all__ = ["CustomOpDef", "Library", "custom_op", "define", "impl", "impl_abstract", "infer_schema", "opcheck", "register_autocast",

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional, Tuple, Union
 
-from . import _checks, _ops
+from . import _ops
 from ._C import LinAlgError, Tensor
 from ._events import announce
-from ._missing import absent_from
+from ._messages import checks as _checks
+from ._names.missing import absent_from
 from ._ops import adjoint as matrix_transpose
 from ._ops import det, matmul, matrix_exp, matrix_power, outer, slogdet
 from ._ops import inverse as inv
@@ -47,7 +48,7 @@ from ._ops import linalg_tensorsolve as tensorsolve
 from ._ops import linalg_vander as vander
 from ._ops import linalg_vecdot as vecdot
 from ._ops import orgqr as householder_product
-from ._out import written
+from ._tensor.out import written
 
 __all__ = ["LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",
            "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex",

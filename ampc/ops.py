@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from . import _C, _ops
 from ._C import Tensor
-from ._missing import closest, proposal
+from ._names.missing import closest, proposal
 from .nn import functional
 
 OVERLOADS = frozenset(re.findall(r"\w+", """

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
 from weakref import WeakKeyDictionary
 
 from . import _C
-from ._missing import closest
+from ._names.missing import closest
 from ._ops import ALIASES as OTHER_NAMES
 from ._ops import SHOWN
 
@@ -77,7 +77,7 @@ class CastPolicy:
         if module not in self._known:
             import fnmatch
 
-            from ._model_names import Names
+            from ._messages.model_names import Names
 
             names = Names()
             for each in {module, *names.modules}:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import _C
-from ._creation import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from ._missing import absent_from
+from ._names.missing import absent_from
+from ._tensor.creation import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state", "thread_safe_generator"]
 

@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, List
 
 from . import _ops, linalg
 from ._C import Tensor
-from ._creation import ones
-from ._missing import absent_from
+from ._names.missing import absent_from
+from ._tensor.creation import ones
 
 _MAKERS: Dict[str, Callable[[Tensor], Any]] = {
     "aminmax": lambda x: _ops.aminmax(x), "cummax": lambda x: _ops.cummax(x, 0), "cummin": lambda x: _ops.cummin(x, 0), "frexp": _ops.frexp,

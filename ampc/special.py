@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from . import _checks, _ops
-from ._missing import absent_from
+from . import _ops
+from ._messages import checks as _checks
+from ._names.missing import absent_from
 from ._ops import digamma, erf, erfc, erfinv, exp2, expm1, i0, lgamma, log1p, logit, logsumexp, polygamma, round, sinc, xlogy
 from ._ops import igamma as gammainc
 from ._ops import igammac as gammaincc

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import _C
-from . import _creation as make
 from ._C import Tensor, dtype
-from ._device import device, number_of
-from ._storage import UntypedStorage, count_of, text_of
+from ._tensor import creation as make
+from ._tensor.device import device, number_of
+from ._tensor.storage import UntypedStorage, count_of, text_of
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, Union
 import numpy as np
 
 from . import _C
-from . import _creation as make
 from ._C import Tensor
-from ._callers import warn
-from ._device import CPU
-from ._finfo import finfo, iinfo
-from ._missing import absent_from
+from ._messages.callers import warn
+from ._names.missing import absent_from
+from ._tensor import creation as make
+from ._tensor.device import CPU
+from ._tensor.finfo import finfo, iinfo
 
 __tracebackhide__ = __unittest = True  # pytest and unittest show the line of the test, and none of this file
 

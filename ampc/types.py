@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 from ._C import Tensor, dtype
-from ._device import Size, device
+from ._tensor.device import Size, device
 
 Number = Union[builtins.int, builtins.float, builtins.bool]
 Device = Union[device, str, int, None]

@@ -174,7 +174,7 @@ class Side:
     """The processes of a side."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        from ampc import _launcher
+        from ampc._process import launcher as _launcher
 
         self.size, self.folder, self.asked = SIDES[name], folder, 0
         folder.mkdir()

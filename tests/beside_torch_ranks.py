@@ -153,7 +153,7 @@ def main(library, rank, folder):
 if __name__ == "__main__":
     library, rank, folder = sys.argv[1:]
     if library == "ampc":
-        from ampc._launcher import rank as rank_of
+        from ampc._process.launcher import rank as rank_of
 
         rank = rank_of()
     main(library, int(rank), folder)

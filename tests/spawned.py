@@ -56,14 +56,14 @@ def others(rank, size):
 
 
 def no_program(rank):
-    from ampc import _launcher
+    from ampc._process import launcher as _launcher
 
     _launcher.mpiexec = lambda: None
     dist.init_process_group(rank=rank, world_size=2)
 
 
 def broken_program(rank):
-    from ampc import _launcher
+    from ampc._process import launcher as _launcher
 
     _launcher.command = lambda size, program: [sys.executable, "-c", "import sys; sys.exit('there are not enough slots')"]
     _launcher.is_open_mpi = lambda program: True

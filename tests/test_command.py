@@ -108,7 +108,7 @@ def test_numbers_of_threads(asked, got, warns):
 
 
 def test_threads_that_a_call_sets():
-    from ampc._installation import info
+    from ampc._process.installation import info
 
     before = ampc.get_num_threads()
     try:
@@ -191,18 +191,18 @@ LATER = ", once the CUDA toolkit with nvcc is installed"
     ("nvcc failed", "not built", True, f"none: nvcc failed when this was built; the build's output says why{ALL_OF_IT} builds it"),
     ("75 80", "not built", True, "not built"), (None, "built", True, "built")], ids=str)
 def test_info_tells_a_build_without_gpu_code_from_a_missing_nvcc(note, core, nvcc, said, monkeypatch, tmp_path):
-    from ampc import _installation
+    from ampc._process import installation as _installation
 
     (tmp_path / "_libs").mkdir()
     if note is not None:
         (tmp_path / "_libs" / "gpu_code.txt").write_text(note + "\n")
-    monkeypatch.setattr(_installation, "__file__", str(tmp_path / "_installation.py"))
+    monkeypatch.setattr(_installation, "__file__", str(tmp_path / "_process" / "installation.py"))
     monkeypatch.setattr(_installation.shutil, "which", lambda name: name if nvcc else None)
     assert _installation._gpu_code(core) == said
 
 
 def test_info_says_which_gpu_code_this_build_has():
-    from ampc._installation import _built_for
+    from ampc._process.installation import _built_for
 
     said, built = row("GPU kernels")[0], ampc._C._cuda_note("kernels").startswith("built")
     assert _built_for() != ("unknown",) and said.startswith("built for sm_" if built else "none: ")

@@ -177,7 +177,7 @@ def test_a_driver_that_is_too_old_is_told_of(tmp_path):
 
 
 def test_wsls_driver_is_looked_for(monkeypatch):
-    from ampc import _cuda_folders
+    from ampc._process import cuda_folders as _cuda_folders
 
     monkeypatch.setattr(_cuda_folders.os.path, "isdir", lambda path: True)
     monkeypatch.setattr(_cuda_folders.sys, "path", ["", "/here"])

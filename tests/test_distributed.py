@@ -18,8 +18,8 @@ pytest.importorskip("mpi4py")
 import distributed_training  # noqa: F401
 import ranks
 
-from ampc import _callers
-from ampc import _launcher as launch
+from ampc._messages import callers as _callers
+from ampc._process import launcher as launch
 
 pytestmark = pytest.mark.cpu
 if launch.mpiexec() is None:

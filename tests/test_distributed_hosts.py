@@ -15,7 +15,7 @@ pytest.importorskip("mpi4py")
 import shared_ranks
 from test_distributed import HERE
 
-from ampc import _launcher as launch
+from ampc._process import launcher as launch
 from ampc.distributed._hostfile import hosts_of
 
 pytestmark = pytest.mark.cpu

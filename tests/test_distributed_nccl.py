@@ -15,7 +15,7 @@ import nccl_ranks
 from conftest import build_simulator
 from test_distributed import HERE, OF_UNEVEN, UNEVEN, start
 
-from ampc import _launcher as launch
+from ampc._process import launcher as launch
 
 pytestmark = pytest.mark.cpu  # its processes have GPUs of their own
 if launch.mpiexec() is None:

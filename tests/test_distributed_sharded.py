@@ -18,7 +18,7 @@ import sharded_offload  # noqa: F401
 import sharded_training
 
 import ampc
-from ampc import _launcher as launch
+from ampc._process import launcher as launch
 from ampc.autograd import engine
 from ampc.distributed import checkpoint
 

@@ -15,7 +15,7 @@ import references
 import trainer_ranks
 
 import ampc
-from ampc import _launcher as launch
+from ampc._process import launcher as launch
 
 pytestmark = pytest.mark.cpu
 if launch.mpiexec() is None:

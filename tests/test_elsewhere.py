@@ -272,7 +272,7 @@ def test_a_process_without_standard_streams(tmp_path):
         import sys
         assert sys.stdout is None and sys.stderr is None
         import ampc
-        from ampc._progress import Progress
+        from ampc._messages.progress import Progress
         from ampc.cli.demo import Bar
         assert list(Progress([1, 2], "work")) == [1, 2]
         Bar(1)("float32", 1, 0.5)

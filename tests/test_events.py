@@ -18,7 +18,7 @@ from ampc.amp._scale import Scale
 
 HOME = Path(ampc.__file__).parent
 BELOW = [*(HOME / "amp").glob("*.py"), *(HOME / "optim").glob("*.py"), *(HOME / "nn").rglob("*.py"), *(HOME / "_composed").glob("*.py"),
-         *(HOME / f"{name}.py" for name in ("_events", "_callers", "_tensor", "linalg"))]
+         *(HOME / f"{name}.py" for name in ("_events", "_messages/callers", "_tensor/methods", "linalg"))]
 KIND = "cuda" if ON_GPU else "cpu"
 
 

@@ -6,7 +6,7 @@ from references import R
 from where import DEVICE
 
 import ampc
-from ampc import _foreach
+from ampc._tensor import foreach as _foreach
 
 UNARY = sorted(name for name, f in vars(_foreach).items() if name.startswith("_foreach_") and getattr(f, "__closure__", None) and f.__code__.co_argcount == 1)
 BINARY = ["add", "sub", "mul", "div", "clamp_max", "clamp_min", "maximum", "minimum"]

@@ -24,22 +24,23 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # The packages and modules of ampc/, from the ground up: each imports what stands before it, and itself, inside functions too. ``cuda.amp``
 # has a rank of its own: torch's older way to reach autocast and GradScaler stands above them, and ``cuda`` below.
 PYTHON_ORDER = re.findall(r"[\w.]+", """
-    _library_names _library_names_distributed _library_modules _missing _cuda_folders _launcher version _unsupported_dtypes _ops _table _progress _callers _events _gradients _model_names
-    _checks _device types _dims _out _layout _printing _functions _settings _global_autocast compiler _dynamo
-    _creation _library_functions _buffers _storage storage _typed random multiprocessing backends cuda accelerator _interop formats
-    _finfo testing _foreach overrides autograd futures distributed linalg _composed _array_api _tensor _tensor_more
+    _names _process _messages _tensor _operators
+    _names.table _names.table_distributed _names.modules _names.missing _process.cuda_folders _process.launcher version _tensor.unsupported_dtypes _ops _messages.table _messages.progress _messages.callers _events _tensor.gradients _messages.model_names
+    _messages.checks _tensor.device types _tensor.dims _tensor.out _tensor.layout _tensor.printing _tensor.functions _process.settings amp._global_autocast compiler _dynamo
+    _tensor.creation _library_functions _tensor.buffers _tensor.storage storage _tensor.typed random multiprocessing backends cuda accelerator _tensor.interop formats
+    _tensor.finfo testing _tensor.foreach overrides autograd futures distributed linalg _composed _tensor.array_api _tensor.methods _tensor.other_kinds
     policy amp cuda.amp cpu
     nn special fft signal jit optim distributed.tensor distributed.fsdp distributed.optim cuda.graphed serialization distributed.checkpoint hub
     _utils utils func distributions data keras
-    doctor training bench check return_types profiler ops _schemas _opcheck library
+    doctor training bench check return_types profiler ops _operators.schemas _operators.opcheck library
     ampc
-    _installation run selftest cli __main__
+    _process.installation run selftest cli __main__
 """)
 PYTHON_RANK = {name: rank for rank, name in enumerate(PYTHON_ORDER)}
 # Packages that import by computed names, and which; in ``ampc.run`` the names are those that a script asks of torch.
 COMPUTED = {"ampc": ampc._LATER | set(ampc._FROM.values()), "ampc.doctor": ampc.doctor._LATER, "ampc.nn.modules": set(ampc.nn.modules.LATER.values()), "ampc.utils": ampc.utils.__all__,
             "ampc.nn": {"attention", "utils"}, "ampc.nn.utils": {"prune", "stateless"},
-            "ampc._library_modules": set()}  # modules without a file
+            "ampc._names.modules": set()}  # modules without a file
 
 
 def includes(path):
@@ -360,7 +361,7 @@ def test_no_argument_is_accepted_and_ignored():
 # Commands and reports, whose functions no script calls.
 PROGRAMS = {"cli", "selftest", "run", "doctor", "check", "training"}
 # Files whose names are those of another interface than torch's.
-OTHER_INTERFACES = {"_array_api": "the array API standard, whose functions of torch's names take other arguments"}
+OTHER_INTERFACES = {"ampc._tensor.array_api": "the array API standard, whose functions of torch's names take other arguments"}
 # Of the other names that two files define, why: in torch, too, they are different functions.
 TWO_FUNCTIONS = {
     "agrees board part": "of groups that MPI has started, and of those that variables have",
@@ -396,7 +397,7 @@ def test_names_have_one_home():
     homes = {}
     for module, path in MODULES.items():
         package = [*module.split(".")[1:], ""][0]
-        if package not in PROGRAMS and package not in OTHER_INTERFACES:
+        if package not in PROGRAMS and module not in OTHER_INTERFACES:
             for name in _module_functions(path):
                 homes.setdefault(name, set()).add(module)
     twice = {name: where for name, where in homes.items() if len(where) > 1 and not name.startswith("_")}
@@ -416,7 +417,7 @@ def test_names_of_rows_are_not_defined_again():
 TAKES_MORE = {"where": "of a condition alone its indices"}
 
 # The places that build a namespace from the table, by name.
-FROM_THE_TABLE = {"ampc._ops": "functions", "ampc._tensor": "methods", "ampc._array_api": "the standard's names", "ampc.ops": "the names of torch.ops.aten"}
+FROM_THE_TABLE = {"ampc._ops": "functions", "ampc._tensor.methods": "methods", "ampc._tensor.array_api": "the standard's names", "ampc.ops": "the names of torch.ops.aten"}
 
 
 def _looks_up_by_name(node):

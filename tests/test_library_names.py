@@ -1,4 +1,4 @@
-"""Names of torch that libraries touch on import: each one of the table in ``ampc._library_names`` imports, says what it is, and refuses with the
+"""Names of torch that libraries touch on import: each one of the table in ``ampc._names.table`` imports, says what it is, and refuses with the
 reason; what works (profiler, library, ops, flex_attention) does as torch does."""
 
 import gzip
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import ampc
-from ampc import _library_modules as table
+from ampc._names import modules as table
 
 pytestmark = pytest.mark.cpu
 ENTRIES = [(module, entry) for module, sections in table.by_module().items() for section in sections for entry in section.entries.values()]

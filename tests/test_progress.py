@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import ampc
-from ampc._progress import Progress
+from ampc._messages.progress import Progress
 
 
 @pytest.fixture

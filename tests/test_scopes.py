@@ -13,8 +13,8 @@ import pytest
 
 import ampc
 from ampc import _C, policy
-from ampc._device import current
 from ampc._events import announce
+from ampc._tensor.device import current
 from ampc.doctor import guard
 from ampc.doctor.fp32_shadow import Shadow
 from ampc.nn.utils import parametrize

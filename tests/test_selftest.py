@@ -15,7 +15,7 @@ import pytest
 
 import ampc
 from ampc import selftest as package
-from ampc._installation import info
+from ampc._process.installation import info
 from ampc.cli import main
 from ampc.nn import functional as F
 from ampc.selftest import CASES, run_case, selftest

@@ -281,6 +281,6 @@ def test_assert_allclose():
 
 
 def test_nothing_of_this_is_loaded_with_ampc():
-    names = [*(f"ampc.utils.{n}" for n in ampc.utils.__all__), "ampc._foreach", "ampc._utils", "ampc.overrides", "ampc.nn.utils.prune", "ampc.nn.utils.stateless", "timeit"]
+    names = [*(f"ampc.utils.{n}" for n in ampc.utils.__all__), "ampc._tensor.foreach", "ampc._utils", "ampc.overrides", "ampc.nn.utils.prune", "ampc.nn.utils.stateless", "timeit"]
     done = subprocess.run([sys.executable, "-c", f"import sys, ampc; print([n for n in {names!r} if n in sys.modules])"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -55,16 +55,16 @@ except ValueError:
     ("distributed/collectives.py", "is not in the group", "ampc.distributed.all_reduce(x, group=ampc.distributed.GroupMember.NON_GROUP_MEMBER) #!"),
     ("", "a tuple of indices", "x[[[0], [1]]] #!"),
     ("", "is read as a mask", "x[ampc.tensor([0, 1], dtype=ampc.uint8)] = x[:1] #!"),
-    ("_checks.py", "size_average and reduce", "F.l1_loss(x, x, size_average=True) #!"),
-    ("_checks.py", "size_average and reduce", "loss = nn.L1Loss(reduce=False) #!"),
+    ("_messages/checks.py", "size_average and reduce", "F.l1_loss(x, x, size_average=True) #!"),
+    ("_messages/checks.py", "size_average and reduce", "loss = nn.L1Loss(reduce=False) #!"),
     ("nn/functional.py", "give `dim`", "F.softmax(x) #!"),
     ("nn/functional.py", "give `dim`", "F.softmin(x) #!"),
     ("nn/functional.py", "give `dim`", "nn.Softmax()(x) #!"),
     ("nn/functional.py", "give `dim`", "nn.Sequential(nn.Sequential(nn.LogSoftmax()))(x) #!"),
-    ("_creation.py", "range is deprecated", "ampc.range(0, 3) #!"),
-    ("_tensor_more.py", "volatile has no effect", "x.volatile = True #!"),
-    ("_tensor_more.py", "resize is deprecated", "x.resize(3, 2) #!"),
-    ("_tensor_more.py", "resize_as is deprecated", "x.resize_as(ampc.ones(3, 2)) #!"),
+    ("_tensor/creation.py", "range is deprecated", "ampc.range(0, 3) #!"),
+    ("_tensor/other_kinds.py", "volatile has no effect", "x.volatile = True #!"),
+    ("_tensor/other_kinds.py", "resize is deprecated", "x.resize(3, 2) #!"),
+    ("_tensor/other_kinds.py", "resize_as is deprecated", "x.resize_as(ampc.ones(3, 2)) #!"),
     ("nn/modules/container.py", "Container is deprecated", "nn.Container() #!"),
     ("nn/utils/clip_grad.py", "clip_grad_norm is deprecated", "nn.utils.clip_grad_norm(net.parameters(), 1.0) #!"),
     ("nn/functional.py", "`eps` has no effect", "F.gumbel_softmax(x, eps=1e-3) #!"),
@@ -85,7 +85,7 @@ class Named(nn.Module):
 named = Named()
 named.register_full_backward_hook(lambda m, i, o: None)
 named(x.requires_grad_()) #!"""),
-    ("_settings.py", "operators run one after another", "ampc.set_num_interop_threads(2) #!"),
+    ("_process/settings.py", "operators run one after another", "ampc.set_num_interop_threads(2) #!"),
     ("distributions/distribution.py", "older name of sample", "ampc.distributions.Normal(0.0, 1.0).sample_n(3) #!"),
     ("amp/autocast_mode.py", "not a 16-bit floating point dtype", "region = ampc.autocast('cpu', dtype=ampc.float32) #!"),
     ("amp/autocast_mode.py", "not a 16-bit floating point dtype", "region = ampc.cpu.amp.autocast(dtype=ampc.float32) #!"),
@@ -113,7 +113,7 @@ amp = ampc.training.AMPConfig(max_fp32_fallbacks=1)
 trainer = ampc.training.TrainingOptimizer(ampc.training.PerformanceConfig(amp_config=amp))
 trainer.start_epoch()
 trainer.training_step(Loud(), x, x, nn.MSELoss(), opt) #!"""),
-    ("_tensor_more.py", "is never called", """
+    ("_tensor/other_kinds.py", "is never called", """
 class Loud(ampc.Tensor): #!
     def __torch_function__(self, *args):
         pass"""),
@@ -188,7 +188,7 @@ def calls(tree, name):
 
 
 def test_every_warning_has_a_case():
-    """A module warns by ``_callers.warn``, which finds the script's line; each such call has a case above, or shares one's words."""
+    """A module warns by ``_messages.callers.warn``, which finds the script's line; each such call has a case above, or shares one's words."""
     places = Counter()
     for path in HOME.rglob("*.py"):
         tree, name = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(HOME).as_posix()

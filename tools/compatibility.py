@@ -188,7 +188,7 @@ def names_tables() -> str:
 
 def library_names() -> ModuleType:
     """The table of names that libraries touch, read."""
-    return importlib.import_module("ampc._library_modules")
+    return importlib.import_module("ampc._names.modules")
 
 
 def library_tables() -> str:
@@ -357,7 +357,7 @@ def library_names_page() -> str:
 
 {GENERATED}
 
-Libraries import these names, and programs hardly call them. Each one is in the table of `ampc/_library_names.py`, from which the modules make
+Libraries import these names, and programs hardly call them. Each one is in the table of `ampc/_names/table.py`, from which the modules make
 themselves when somebody asks for them. What can be right is right. A refusal is a NotImplementedError that says why, and what to do instead. What a
 name does is one of these words:
 

@@ -107,7 +107,7 @@ def table_definitions(bit: int | None, indent: str, method: bool) -> str:
 
 
 def python_methods() -> str:
-    """Methods attached by ampc/_tensor.py, and the C type's own."""
+    """Methods attached by ampc/_tensor/methods.py, and the C type's own."""
     text = ""
     ops = {r["python"] for r in _C.op_table()} | {r["python"] + "_" for r in _C.op_table() if r["home"] & 4}
     methods = {r["python"] + end for r in _C.op_table() for end, bit in (("", 2), ("_", 4)) if r["home"] & bit}

@@ -156,7 +156,7 @@ def measure_ranks() -> None:
 
 def measure(rounds: int = 4) -> None:
     """Writes the file: interleaved rounds on 1, 2 and 4 ranks with one thread each."""
-    from ampc import _launcher
+    from ampc._process import launcher as _launcher
 
     kept, load = [], os.getloadavg()[0]
     for _ in range(rounds):

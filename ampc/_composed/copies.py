@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Tuple
 
-from .. import _checks
 from .._C import Tensor
-from .._out import own, written
+from .._messages import checks as _checks
+from .._tensor.out import own, written
 
 __all__ = ["split_copy", "split_with_sizes_copy", "unbind_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes",
            "view_copy"]

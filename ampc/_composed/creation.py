@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from .. import _C, _checks
-from .. import _creation as make
+from .. import _C
 from .._C import Tensor
+from .._messages import checks as _checks
+from .._tensor import creation as make
 
 __all__ = ["asarray", "empty_permuted", "empty_strided", "randint_like", "scalar_tensor"]
 METHODS = ["new", "new_empty_strided"]
@@ -34,7 +35,7 @@ def _asarray(obj: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:
 
 def _on_storage(storage: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:
     """A vector on a storage's bytes; a copy where they are not aligned."""
-    from .._storage import tensor_on
+    from .._tensor.storage import tensor_on
 
     aligned = storage.data_ptr() % dtype.itemsize == 0
     if copy is False and not aligned:

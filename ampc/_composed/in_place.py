@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import _C, _checks, _ops
-from .. import _creation as make
+from .. import _C, _ops
 from .._C import Tensor
-from .._device import preserve_format
-from .._out import in_place
+from .._messages import checks as _checks
+from .._tensor import creation as make
+from .._tensor.device import preserve_format
+from .._tensor.out import in_place
 
 __all__ = []
 METHODS = ["apply_", "fill_diagonal_", "float_power_", "map2_", "map_", "resize_", "resize_as_"]
@@ -68,7 +69,7 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
 
 
 def _resized(self: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor:
-    from .._storage import tensor_on
+    from .._tensor.storage import tensor_on
 
     dtype, start = self.dtype, self.storage_offset()
     there, wanted = self._storage_bytes() // dtype.itemsize, _C._storage_reach(1, start, size, stride)

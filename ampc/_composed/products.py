@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, List, Tuple
 
-from .. import _checks, _ops
+from .. import _ops
 from .._C import Tensor
+from .._messages import checks as _checks
 from ..linalg import tensordot as tensordot
 
 __all__ = ["einsum", "tensordot"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import _C, _checks
-from .. import _creation as make
+from .. import _C
 from .._C import Tensor, dtype
+from .._messages import checks as _checks
+from .._tensor import creation as make
 
 __all__ = ["can_cast", "conj", "detach", "get_device", "is_complex", "is_conj", "is_inference", "is_nonzero", "is_same_size", "is_signed", "isreal",
            "real", "resolve_conj", "resolve_neg", "typename"]

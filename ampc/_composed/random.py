@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Optional
 
-from .. import _C, _checks, _ops
-from .. import _creation as make
+from .. import _C, _ops
 from .._C import Tensor
-from .._dims import broadcast_shapes
-from .._out import written
+from .._messages import checks as _checks
+from .._tensor import creation as make
+from .._tensor.dims import broadcast_shapes
+from .._tensor.out import written
 
 __all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson"]
 METHODS = ["bernoulli", "multinomial", "exponential_", "cauchy_", "log_normal_", "geometric_"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Tuple
 
-from .. import _checks, _ops
+from .. import _ops
 from .._C import Tensor
-from .._dims import wrap_dim
 from .._events import announce
-from .._out import written
+from .._messages import checks as _checks
+from .._tensor.dims import wrap_dim
+from .._tensor.out import written
 from ..linalg import matrix_norm
 
 __all__ = ["gradient", "norm", "nuclear_norm"]

@@ -7,10 +7,11 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, List, Optional, Tuple, Union
 
-from .. import _C, _checks, _ops
-from .. import _creation as make
+from .. import _C, _ops
 from .._C import Tensor
-from .._dims import broadcast_shapes, wrap_dim
+from .._messages import checks as _checks
+from .._tensor import creation as make
+from .._tensor.dims import broadcast_shapes, wrap_dim
 
 __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shapes", "broadcast_tensors", "dsplit", "hsplit", "meshgrid", "split_with_sizes",
            "tensor_split", "tril_indices", "triu_indices", "unravel_index", "view_as_real", "vsplit"]

@@ -7,10 +7,11 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from .. import _checks, _ops
-from .. import _creation as make
+from .. import _ops
 from .._C import Tensor
-from .._out import written
+from .._messages import checks as _checks
+from .._tensor import creation as make
+from .._tensor.out import written
 
 __all__ = ["histogram", "histogramdd", "unique", "unique_consecutive"]
 METHODS = ["histogram", "unique", "unique_consecutive"]

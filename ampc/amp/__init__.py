@@ -13,7 +13,7 @@ from .._C import (
     weight_copy_bytes,
     weight_copy_stats,
 )
-from .._missing import absent_from
+from .._names.missing import absent_from
 from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available, is_autocast_enabled
 from .grad_scaler import GradScaler, OptState
 from .loss_scale import DynamicLossScaler, StaticLossScaler

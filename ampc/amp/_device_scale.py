@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Tuple
 
 from .. import _C
-from .. import _creation as make
 from .._C import Tensor
-from .._device import CPU
+from .._tensor import creation as make
+from .._tensor.device import CPU
 from ._ledger import INFS, NANS, GradStats, remember
 from ._unscale import divide_by_number
 

@@ -6,10 +6,10 @@ import math
 from typing import Any, Callable, List, Optional, Tuple
 
 from .. import _C
-from .. import _creation as make
 from .._C import Tensor
-from .._callers import warn
-from .._device import CPU
+from .._messages.callers import warn
+from .._tensor import creation as make
+from .._tensor.device import CPU
 from ._ledger import INFS, NANS, GradStats, only_nans
 from ._unscale import divide_by_number
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any, Callable, Dict, List, Protocol, Union
 
-from .. import _creation as make
 from .._C import Tensor
+from .._tensor import creation as make
 
 
 class Steppable(Protocol):

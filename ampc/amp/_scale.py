@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, Callable, List, Protocol, SupportsFloat, Tuple, Union
 
 from .. import _C
-from .. import _creation as make
 from .._C import Tensor
-from .._device import CPU
+from .._tensor import creation as make
+from .._tensor.device import CPU
 from ._ledger import GradStats
 
 Loss = Union[float, Tensor]

@@ -6,8 +6,8 @@ from typing import Any, List, Optional, Tuple
 
 from .. import _C
 from .._C import Tensor
-from .._device import device_of
-from .._model_names import Names
+from .._messages.model_names import Names
+from .._tensor.device import device_of
 from ._ledger import GradStats, remember
 from ._scale import Scale
 

@@ -9,8 +9,8 @@ from typing import Any, Callable, Optional, TypeVar
 from .. import _C
 from .. import policy as policies
 from .._C import Tensor, dtype
-from .._callers import warn
 from .._events import announce
+from .._messages.callers import warn
 
 __all__ = [
     "autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype",

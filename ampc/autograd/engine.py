@@ -8,8 +8,8 @@ from typing import Any, Callable, List, Optional, Union
 
 from .. import _C
 from .._C import Tensor
-from .._callers import warn
-from .._creation import zeros_like
+from .._messages.callers import warn
+from .._tensor.creation import zeros_like
 
 __all__ = ["backward", "grad"]
 

@@ -6,7 +6,7 @@ from typing import Any, Callable, Optional
 
 from .. import _C
 from .._C import Tensor
-from .._creation import zeros
+from .._tensor.creation import zeros
 from .grad_mode import no_grad
 
 

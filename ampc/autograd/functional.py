@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Callable, List, Tuple, Union
 
-from .. import _creation as make
 from .. import _ops
 from .._C import Tensor
+from .._tensor import creation as make
 from .engine import grad
 from .grad_mode import enable_grad
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 
 from .. import _C
 from .._C import Tensor
-from .._creation import arange, zeros_like
+from .._tensor.creation import arange, zeros_like
 from .engine import grad
 from .grad_mode import enable_grad
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from .._C import Tensor
-from .._callers import warn
+from .._messages.callers import warn
 
 
 class _VariableType(type):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .._missing import absent_from
+from .._names.missing import absent_from
 from . import cpu, cuda, cudnn
 from ._unsupported import put_modules
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Iterator
 
 from .. import _C
-from .._missing import absent_from
+from .._names.missing import absent_from
 
 
 def is_built() -> bool:

@@ -8,7 +8,7 @@ import select
 import sys
 from typing import Any, List, Optional
 
-from .._installation import info
+from .._process.installation import info
 from ..version import __version__
 from ._common import HelpFormatter, examples
 from .advise import add_advise

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, List
 
-from .._progress import somebody_watches
+from .._messages.progress import somebody_watches
 from . import _step_times
 from ._common import autocast_and_scaler, examples, must_be_writable
 

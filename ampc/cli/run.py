@@ -45,7 +45,7 @@ def _run(args: argparse.Namespace) -> int:
         return _api(args)
     if args.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first asked for
-    from .. import _launcher
+    from .._process import launcher as _launcher
     from ..run import programs, ranks, script
 
     if args.nproc is not None:
@@ -75,7 +75,7 @@ def _count(text: str) -> int:
 
 
 def _start(args: argparse.Namespace) -> int:
-    from .. import _launcher
+    from .._process import launcher as _launcher
     from ..distributed.run import program, start_all
 
     if _launcher.rank() is not None:

@@ -53,7 +53,7 @@ def _ended_from_outside() -> Iterator[None]:
 
 
 def _selftest(args: argparse.Namespace) -> int:
-    from .._installation import facts_of
+    from .._process.installation import facts_of
     from ..selftest import check_arguments, selftest
 
     seconds = args.seconds or 0.0

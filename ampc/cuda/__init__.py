@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, Tuple, Union
 
 from .. import _C
 from .._C import OutOfMemoryError
-from .._creation import initial_seed, seed
-from .._device import current
-from .._device import device as _device_type
-from .._missing import absent_from
+from .._names.missing import absent_from
+from .._tensor.creation import initial_seed, seed
+from .._tensor.device import current
+from .._tensor.device import device as _device_type
 from . import memory, streams
 from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from .memory import *  # noqa: F403
@@ -147,7 +147,7 @@ def ipc_collect() -> None:
 
 def manual_seed(seed: Any) -> None:
     """Seeds the random stream, which the CPU and GPUs share: the same counters give the same numbers on both."""
-    from .._creation import manual_seed as start
+    from .._tensor.creation import manual_seed as start
 
     start(seed)
 
@@ -158,14 +158,14 @@ seed_all = seed
 
 def get_rng_state(device: Where = "cuda") -> Any:
     """The state of the random stream."""
-    from .._creation import get_rng_state as get
+    from .._tensor.creation import get_rng_state as get
 
     return get()
 
 
 def set_rng_state(new_state: Any, device: Where = "cuda") -> None:
     """Continues the random stream from a state."""
-    from .._creation import set_rng_state as put
+    from .._tensor.creation import set_rng_state as put
 
     put(new_state)
 

@@ -6,8 +6,8 @@ import gc
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from .. import _C
-from .. import _creation as make
 from .._C import Tensor, dtype
+from .._tensor import creation as make
 from ..amp import GradScaler, autocast
 from ..autograd import Function, grad
 from ..nn import Module

@@ -8,8 +8,8 @@ import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _C
-from .._callers import innermost, location_text
-from .._device import current
+from .._messages.callers import innermost, location_text
+from .._tensor.device import current
 from .memory import MemPool, pool_of, retire_with
 from .streams import Stream
 from .streams import stream as stream_region

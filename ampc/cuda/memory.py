@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from .. import _C
-from .._missing import absent_from
+from .._names.missing import absent_from
 from .streams import index_of
 
 __all__ = [

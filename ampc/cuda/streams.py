@@ -6,8 +6,8 @@ import weakref
 from typing import Any, Optional
 
 from .. import _C
-from .._device import check_device, current, gpu
-from .._device import device as device_type
+from .._tensor.device import check_device, current, gpu
+from .._tensor.device import device as device_type
 
 __all__ = ["Event", "ExternalStream", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._library_functions import group as group
-from .._missing import absent_from
+from .._names.missing import absent_from
 from ._tcp_store import TCPStore
 from .backend_names import (
     Backend,

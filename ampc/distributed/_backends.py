@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from .. import _creation as make
-from .. import _launcher
-from .._callers import warn
+from .._messages.callers import warn
+from .._process import launcher as _launcher
+from .._tensor import creation as make
 from . import _mpi
 from ._agreement import agree
 from ._gpus import number_of_gpu, why_no_nccl

@@ -11,7 +11,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from .._callers import call_site, end_at_script, innermost, location_text
+from .._messages.callers import call_site, end_at_script, innermost, location_text
 from ..multiprocessing.spawn import spawned
 from .errors import DistBackendError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, NoReturn, Optional, Tuple
 
-from .._launcher import CannotStart
+from .._process.launcher import CannotStart
 
 _COUNTS = ("slots", "count", "cpu")  # Open MPI's words for how many processes a host takes
 _MOST = tuple(f"{word}{mark}max" for word in _COUNTS for mark in "_-") + ("max_slots", "max-slots")

@@ -10,7 +10,7 @@ import zlib
 from array import array
 from typing import TYPE_CHECKING, Any, Dict, List
 
-from .._launcher import INSTALL
+from .._process.launcher import INSTALL
 from . import _ends
 from .errors import DistNetworkError
 

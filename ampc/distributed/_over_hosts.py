@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, List, Optional
 
 from .. import _C
-from .. import _creation as make
 from .._C import Tensor
+from .._tensor import creation as make
 from . import _mpi
 from ._agreement import agree, submit
 from ._memory import bring_back, memory, row, settled

@@ -6,9 +6,9 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any, List, Optional
 
-from .. import _creation as make
 from .. import _ops
 from .._C import Tensor
+from .._tensor import creation as make
 from . import _mpi, _over_hosts
 from ._agreement import agree, check, described, submit
 from ._memory import apart, bring_back, memory, placing, row, settled

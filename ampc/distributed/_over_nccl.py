@@ -12,9 +12,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _C, _ops
-from .. import _creation as make
-from .._buffers import frombuffer
 from .._C import Tensor
+from .._tensor import creation as make
+from .._tensor.buffers import frombuffer
 from ..cuda.streams import Event, ExternalStream, current_stream
 from . import _nccl_watch
 from ._agreement import agree, described, submit

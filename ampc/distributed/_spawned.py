@@ -10,7 +10,7 @@ import sys
 import time
 from typing import List, Optional
 
-from .. import _launcher
+from .._process import launcher as _launcher
 from ..multiprocessing.spawn import spawned
 from . import _mpi, _stand_in
 from .errors import DistNetworkError

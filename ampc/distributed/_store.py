@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
-from .. import _launcher
+from .._process import launcher as _launcher
 from . import _ends, _sockets
 from ._board import ended_without, last_begun, not_come
 from .errors import DistBackendError, DistNetworkError

@@ -6,7 +6,7 @@ import os
 from enum import Enum, IntEnum
 from typing import Any, Dict, List
 
-from .._device import device as device_of
+from .._tensor.device import device as device_of
 from .groups import group_of, names
 
 

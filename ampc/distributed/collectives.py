@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence
 
 from .._C import Tensor
-from .._callers import warn
+from .._messages.callers import warn
 from ._memory import bring_back, check_like, check_list, check_tensor
 from ._shared import ALL_GATHER, ALL_REDUCE, BROADCAST, MEET, REDUCE_SCATTER
 from .errors import WrongRank

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from .. import _creation as make
 from .._C import Tensor
-from .._missing import absent_from
+from .._names.missing import absent_from
+from .._tensor import creation as make
 from .groups import ProcessGroup, _get_default_group, get_rank, get_world_size, init_process_group, is_initialized, new_group
 
 __all__ = ["DeviceMesh", "init_device_mesh"]

@@ -11,9 +11,10 @@ import zlib
 from datetime import timedelta
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 
-from .. import _C, _launcher
+from .. import _C
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
+from .._process import launcher as _launcher
 from . import _arrival, _ends, _gpus, _mpi, _spawned, _store
 from ._agreement import agree, submit
 from ._backends import Backends, Ways

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._missing import absent_from
+from .._names.missing import absent_from
 from .run import get_args_parser, main, parse_args, run
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]

@@ -6,8 +6,8 @@ import pickle
 from typing import Any, List, Optional
 
 from .. import _C
-from .. import _creation as make
-from .._buffers import frombuffer
+from .._tensor import creation as make
+from .._tensor.buffers import frombuffer
 from .collectives import left_out, place
 from .groups import group_of
 from .point_to_point import recv, send

@@ -11,8 +11,8 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from .. import _launcher
-from .._missing import absent_from
+from .._names.missing import absent_from
+from .._process import launcher as _launcher
 from ._hostfile import hosts_of
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]

@@ -6,7 +6,7 @@ torch's file names are names of these modules, too, so that ``ampc.distributions
 import sys as _sys
 from typing import TYPE_CHECKING
 
-from .._missing import absent_from
+from .._names.missing import absent_from
 from . import chances, classes, composed, correlations, derived, distribution, gamma_family, gaussian, location_scale, transforms
 from .chances import Bernoulli, Binomial, ContinuousBernoulli, Geometric, NegativeBinomial, Poisson
 from .classes import Categorical, Multinomial, OneHotCategorical, OneHotCategoricalStraightThrough

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, List, Optional, Sequence
 
-from .. import _creation as make
 from .. import _ops, linalg
 from .._C import Tensor
-from .._device import Size
-from .._finfo import finfo
+from .._tensor import creation as make
+from .._tensor.device import Size
+from .._tensor.finfo import finfo
 from ..nn import functional as F
 from . import constraints
 from ._transform import Transform

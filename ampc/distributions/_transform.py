@@ -6,9 +6,9 @@ import math
 import weakref
 from typing import Any, List, Sequence, Tuple
 
-from .. import _creation as make
 from .._C import Tensor
-from .._device import Size
+from .._tensor import creation as make
+from .._tensor.device import Size
 from . import constraints
 from .constraints import Constraint
 from .utils import sum_rightmost

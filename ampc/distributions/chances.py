@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any, Optional, Tuple
 
-from .. import _creation as make
 from .. import _ops
 from .._C import Tensor
 from .._composed.random import binomial, poisson
+from .._tensor import creation as make
 from ..autograd import no_grad
 from ..nn import functional as F
 from . import constraints

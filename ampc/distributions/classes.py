@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 from typing import Any, Optional
 
-from .. import _creation as make
 from .._C import Tensor
-from .._dims import broadcast_shapes
-from .._finfo import finfo
+from .._tensor import creation as make
+from .._tensor.dims import broadcast_shapes
+from .._tensor.finfo import finfo
 from ..autograd import no_grad
 from ..nn import functional as F
 from . import constraints

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Sequence
 
-from .. import _creation as make
 from .. import linalg
 from .._C import Tensor
-from .._finfo import finfo
 from .._ops import cat as _joined
 from .._ops import stack as _stacked
+from .._tensor import creation as make
+from .._tensor.finfo import finfo
 
 __all__ = ["Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent", "dependent_property", "greater_than",
            "greater_than_eq", "half_open_interval", "independent", "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky",

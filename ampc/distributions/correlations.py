@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, Optional
 
-from .. import _creation as make
 from .. import _ops, special
 from .._C import Tensor
 from .._composed.random import keys
-from .._finfo import finfo
+from .._tensor import creation as make
+from .._tensor.finfo import finfo
 from ..autograd import no_grad
 from ..nn import functional as F
 from . import constraints

@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any, Optional
 
-from .. import _creation as make
 from .. import _ops, special
 from .._C import Tensor
-from .._finfo import finfo
+from .._tensor import creation as make
+from .._tensor.finfo import finfo
 from ..nn import functional as F
 from . import constraints
 from .chances import Chances

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Tuple
 
 from .._C import Tensor, is_grad_enabled
-from .._callers import warn
-from .._device import Size
+from .._messages.callers import warn
+from .._tensor.device import Size
 from ..autograd import enable_grad, grad, no_grad
 from .constraints import Constraint, is_dependent
 from .utils import lazy_property, sum_rightmost

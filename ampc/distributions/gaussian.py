@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 
 from .. import _ops, linalg
 from .._C import Tensor
-from .._dims import broadcast_shapes
+from .._tensor.dims import broadcast_shapes
 from . import constraints
 from .distribution import Distribution, ExponentialFamily
 from .utils import LOG_2PI, lazy_property

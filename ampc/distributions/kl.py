@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Tuple
 
 from .. import _ops, linalg
 from .._C import Tensor
-from .._dims import broadcast_shapes
+from .._tensor.dims import broadcast_shapes
 from ..nn import functional as F
 from .chances import Bernoulli, Binomial, ContinuousBernoulli, Geometric, Poisson
 from .classes import Categorical, OneHotCategorical

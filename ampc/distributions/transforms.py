@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence
 
-from .. import _creation as make
 from .._C import Tensor
-from .._device import Size
-from .._dims import broadcast_shapes
+from .._tensor import creation as make
+from .._tensor.device import Size
+from .._tensor.dims import broadcast_shapes
 from ..nn import functional as F
 from . import constraints
 from ._joint_transforms import (

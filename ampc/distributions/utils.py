@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Tuple
 
-from .. import _creation as make
 from .._C import Tensor
 from .._composed.shape_ops import broadcast_tensors
-from .._finfo import finfo
+from .._tensor import creation as make
+from .._tensor.finfo import finfo
 from ..autograd import enable_grad
 from ..nn import functional as F
 

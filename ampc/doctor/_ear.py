@@ -8,8 +8,8 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Tuple
 
 from .. import _C, _ops
-from .._callers import call_site
 from .._events import Listener
+from .._messages.callers import call_site
 from ._growth import TENFOLD, growth
 
 MOST = 8  # bad tensors of batches that are remembered, and samples that are named

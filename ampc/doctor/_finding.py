@@ -6,8 +6,8 @@ import html
 import math
 from typing import List, NamedTuple, Optional, Tuple
 
-from .._callers import location_text
-from .._table import html_table, html_text
+from .._messages.callers import location_text
+from .._messages.table import html_table, html_text
 from .remedies import PRODUCTS, SUMS, Trouble, lost_epsilon, replacement
 
 Location = Tuple[str, int]

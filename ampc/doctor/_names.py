@@ -1,5 +1,5 @@
 """The names of parameters and modules, as reports give them."""
 
-from .._model_names import Names
+from .._messages.model_names import Names
 
 __all__ = ["Names"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from .. import _C
-from .. import _creation as make
 from .. import policy as policies
+from .._tensor import creation as make
 from .explain import Explain
 
 HALF = ("float16", "bfloat16")
@@ -106,7 +106,7 @@ def bisect(step_fn: Callable[[], Any], metric: Optional[Callable[[Any], Any]] = 
 def _policy(names: Sequence[str], by: str, model: Any) -> policies.CastPolicy:
     if by == "operators":
         return policies.CastPolicy("bisected", operators=dict.fromkeys(names, "float32"))
-    from .._model_names import Names
+    from .._messages.model_names import Names
 
     root = Names().of(model)  # patterns are of names from the outermost module
     return policies.CastPolicy("bisected", modules={f"{root}.{name}" if root else name: "float32" for name in names})

@@ -15,8 +15,8 @@ import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from .. import _C, cuda
-from .. import _creation as make
 from .. import policy as policies
+from .._tensor import creation as make
 from .nonfinite import Doctor
 
 VERSION = 1

@@ -6,9 +6,9 @@ import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
-from .._callers import call_site, location_text
+from .._messages.callers import call_site, location_text
+from .._messages.table import html_table, html_text
 from .._ops import SHOWN
-from .._table import html_table, html_text
 from ._watcher import Watcher
 
 TILES = "tiles"

@@ -7,7 +7,7 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .. import _C
-from .._callers import call_site, location_text
+from .._messages.callers import call_site, location_text
 from .._ops import SHOWN
 from ._ear import stats_of
 from ._finding import limit_of

@@ -11,10 +11,10 @@ import weakref
 from typing import Any, List, NamedTuple, Optional, Set
 
 from .. import _C
-from .._callers import call_site
 from .._events import Listener, announce, listen
-from .._launcher import is_first
-from .._model_names import Names
+from .._messages.callers import call_site
+from .._messages.model_names import Names
+from .._process.launcher import is_first
 
 PLAIN, SCALED, UNSCALED, USED, FAULTS, FLOAT16 = 2, 4, 8, 16, 0xFF00, 1 << 16  # of _provenance_flags, see csrc/autograd/provenance.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16

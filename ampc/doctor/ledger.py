@@ -11,7 +11,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 from .. import _C, _ops
 from .._C import Tensor
 from .._events import Listener, StepReport, listen
-from .._model_names import Names
+from .._messages.model_names import Names
 from ..amp._ledger import AMAX, FIRST, INFS, NANS, SMALL, SQUARES, GradStats, join, total
 from ._growth import growth
 

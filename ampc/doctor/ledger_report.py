@@ -8,7 +8,7 @@ import io
 import math
 from typing import TYPE_CHECKING, Any, List
 
-from .._table import html_table, text_lines
+from .._messages.table import html_table, text_lines
 
 if TYPE_CHECKING:
     from .ledger import Gradient, Step

@@ -12,11 +12,11 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import _C, policy
-from .._callers import OUTSIDE, call_site, location_text
 from .._events import forget, listen
-from .._model_names import Names
+from .._messages.callers import OUTSIDE, call_site, location_text
+from .._messages.model_names import Names
+from .._messages.table import RichText, html_table, html_text
 from .._ops import SHOWN
-from .._table import RichText, html_table, html_text
 from ._ear import Ear, is_judged, stats_of
 from ._finding import CAME, Finding, Location, Range, limit_of
 from ._watcher import Watcher

@@ -11,13 +11,13 @@ import time
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from .. import _C, cuda
-from .. import _creation as make
 from .. import policy as policies
-from .._callers import location_text
-from .._launcher import ALONE
-from .._progress import Progress, somebody_watches
-from .._settings import get_float32_matmul_precision, set_float32_matmul_precision
-from .._table import html_table, html_text
+from .._messages.callers import location_text
+from .._messages.progress import Progress, somebody_watches
+from .._messages.table import html_table, html_text
+from .._process.launcher import ALONE
+from .._process.settings import get_float32_matmul_precision, set_float32_matmul_precision
+from .._tensor import creation as make
 from . import guard
 from .fp32_shadow import HALVES, OperatorError, Shadow
 

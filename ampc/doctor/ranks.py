@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import Any, List, Optional, Tuple
 
-from .. import _launcher
-from .._callers import call_site
 from .._events import Listener, announce, listen
+from .._messages.callers import call_site
+from .._process import launcher as _launcher
 from . import guard
 
 

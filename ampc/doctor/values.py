@@ -8,8 +8,8 @@ import weakref
 from typing import Any, Dict, List
 
 from .. import _C
-from .._callers import call_site
 from .._events import Listener, listen
+from .._messages.callers import call_site
 from ..autograd.engine import __file__ as _ENGINE
 from ._finding import Location
 from .averages import Averages

@@ -6,8 +6,8 @@ import math
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from .. import _C, nn
-from .. import _creation as make
 from .._C import Tensor
+from .._tensor import creation as make
 from ._lookup import ACTIVATIONS, INITIALIZERS, named
 from .mixed_precision import Policy, policy_of
 

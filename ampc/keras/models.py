@@ -8,10 +8,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 
 from .. import _C, nn
-from .. import _creation as make
 from .._C import Tensor
-from .._progress import Progress
-from .._table import text_lines
+from .._messages.progress import Progress
+from .._messages.table import text_lines
+from .._tensor import creation as make
 from ..autograd import no_grad
 from ._lookup import named, optimizer_of
 from .layers import Activation, Layer

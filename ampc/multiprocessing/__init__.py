@@ -7,7 +7,7 @@ import sys
 from multiprocessing import *  # noqa: F403
 from typing import TYPE_CHECKING, Set
 
-from .._missing import absent_from
+from .._names.missing import absent_from
 from .spawn import ProcessContext, ProcessException, ProcessExitedException, ProcessRaisedException, SpawnContext, spawn, start_processes
 
 __all__ = [*_python.__all__, "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "SpawnContext",

@@ -16,7 +16,7 @@ import weakref
 from multiprocessing.connection import wait
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
-from .._callers import end_at_script, warn
+from .._messages.callers import end_at_script, warn
 
 __all__ = ["ProcessContext", "ProcessExitedException", "ProcessException", "ProcessRaisedException", "SpawnContext", "spawn", "start_processes"]
 

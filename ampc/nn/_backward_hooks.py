@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Callable, Optional
 
 from .. import _C
-from .. import _creation as make
 from .._C import Tensor
-from .._callers import warn
+from .._messages.callers import warn
+from .._tensor import creation as make
 
 
 class BackwardHooks:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Optional, Tuple
 
-from .. import _checks, _ops
+from .. import _ops
 from .._C import Tensor
+from .._messages import checks as _checks
 from . import functional as F
 from ._resample import grid_sampler
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, List, Optional, Union
 
-from .. import _checks, _ops
-from .. import _creation as make
+from .. import _ops
 from .._C import Tensor
+from .._messages import checks as _checks
+from .._tensor import creation as make
 
 __all__ = ["fractional_max_pool2d", "fractional_max_pool3d"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Optional, Tuple
 
-from .. import _C, _checks, _ops
+from .. import _C, _ops
 from .._C import Tensor
-from .._callers import warn
+from .._messages import checks as _checks
+from .._messages.callers import warn
 from ..amp import autocast
 from ..autograd import Function, enable_grad, grad
 from ..autograd.function import once_differentiable

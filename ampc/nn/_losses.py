@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import List, Union
 
-from .. import _C, _checks, _ops
-from .. import _creation as make
+from .. import _C, _ops
 from .._C import Tensor
+from .._messages import checks as _checks
+from .._tensor import creation as make
 
 __all__ = ["ctc_loss"]
 

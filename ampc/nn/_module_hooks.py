@@ -6,7 +6,7 @@ import weakref
 from collections import OrderedDict
 from typing import Any, Callable, Dict, List, Tuple
 
-from .._callers import warn
+from .._messages.callers import warn
 from ..autograd.hooks import RemovableHandle
 from . import _global_hooks as of_all
 from ._backward_hooks import BackwardHooks

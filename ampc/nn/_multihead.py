@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Tuple, Union
 
-from .. import _C, _checks, _ops
-from .. import _creation as make
+from .. import _C, _ops
 from .._C import Tensor
+from .._messages import checks as _checks
+from .._tensor import creation as make
 from ._resample import pad
 
 __all__ = ["multi_head_attention_forward"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Optional
 
-from .. import _C, _checks
+from .. import _C
 from .._C import Tensor
+from .._messages import checks as _checks
 
 
 class _Packed(NamedTuple):

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, List, Optional, Tuple
 
-from .. import _checks, _ops
+from .. import _ops
 from .._C import Tensor
+from .._messages import checks as _checks
 
 __all__ = ["interpolate", "pad", "upsample", "upsample_bilinear", "upsample_nearest"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional
 
-from .. import _checks, _ops
-from .. import _creation as make
+from .. import _ops
+from .._messages import checks as _checks
+from .._tensor import creation as make
 from .._C import Tensor
-from .._callers import warn
-from .._missing import absent_from
+from .._messages.callers import warn
+from .._names.missing import absent_from
 from .._ops import (
     adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d,
     affine_grid, alpha_dropout, avg_pool1d, avg_pool2d, avg_pool3d, batch_norm, bilinear, binary_cross_entropy,

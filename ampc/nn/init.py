@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Tuple
 
-from .. import _C, _checks, _ops
-from .. import _creation as make
+from .. import _C, _ops
 from .._C import Tensor
-from .._callers import warn
-from .._missing import absent_from
+from .._messages import checks as _checks
+from .._messages.callers import warn
+from .._names.missing import absent_from
+from .._tensor import creation as make
 from ..autograd.grad_mode import no_grad
 
 

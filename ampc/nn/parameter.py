@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from .. import _C
-from .. import _creation as make
 from .._C import Tensor
+from .._tensor import creation as make
 
 
 class Parameter(Tensor):

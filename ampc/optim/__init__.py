@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .._missing import absent_from
+from .._names.missing import absent_from
 from . import lr_scheduler
 from .adam import Adam, Adamax, AdamW, NAdam, RAdam
 from .adaptive import Adadelta, Adagrad, RMSprop, Rprop

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Dict, List, Optional
 
 from .._C import Tensor
-from .._callers import warn
 from .._events import announce
+from .._messages.callers import warn
 from .optimizer import Optimizer
 
 NOT_STATE = ("optimizer", "_seen")  # the second: this process's counts

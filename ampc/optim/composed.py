@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any, Dict, Optional, Tuple
 
 from .. import _C, _ops
-from .. import _creation as make
 from .._C import Tensor
-from .._finfo import finfo
+from .._tensor import creation as make
+from .._tensor.finfo import finfo
 from ..amp import autocast
 from .optimizer import Optimizer, check_options, refuse_differentiable, state_like
 

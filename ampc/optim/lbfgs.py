@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, List, NamedTuple, Optional, Tuple
 
-from .. import _creation as make
 from .. import _ops
 from .._C import Tensor
+from .._tensor import creation as make
 from ..autograd import enable_grad, no_grad
 from .optimizer import Optimizer, check_options
 

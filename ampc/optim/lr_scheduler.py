@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
-from .. import _checks
 from .._events import announce
-from .._missing import absent_from
+from .._messages import checks as _checks
+from .._names.missing import absent_from
 from ._cycles import CyclicLR as CyclicLR
 from ._cycles import OneCycleLR as OneCycleLR
 from ._schedule import LRScheduler, per_group

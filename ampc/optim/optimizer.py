@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from .. import _C
 from .._C import Tensor
-from .._device import device_of
 from .._events import announce
-from .._gradients import zero_grad
-from .._missing import absent_from
+from .._names.missing import absent_from
+from .._tensor.device import device_of
+from .._tensor.gradients import zero_grad
 from ..autograd import enable_grad, no_grad
 from ..cuda.graphs import captured_graph
 from ._hooks import HasHooks, after_step, before_step, has_step_hooks, register_optimizer_step_post_hook, register_optimizer_step_pre_hook  # noqa: F401
@@ -356,7 +356,7 @@ def extras_of(params: List[Any], states: List[Dict[str, Any]], rounding: str) ->
     key = _KEPT.get(rounding)
     if key is None:
         return None
-    from .._creation import zeros
+    from .._tensor.creation import zeros
 
     for p, state in zip(params, states):
         if key not in state and p.dtype in _HALF:
@@ -380,7 +380,7 @@ def state_like(p: Tensor) -> Tensor:
     """Zeros for an optimizer's state of one parameter; float32 for 16-bit parameters, whose own dtype would lose
     small updates."""
     from .. import _C
-    from .._creation import zeros
+    from .._tensor.creation import zeros
 
     return zeros(p.detach().shape, dtype=_C.float64 if p.dtype == _C.float64 else _C.float32, device=p.device)  # of a DTensor: of its part
 

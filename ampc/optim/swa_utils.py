@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
-from .. import _creation as make
 from .._C import Tensor, int64
-from .._missing import absent_from
+from .._names.missing import absent_from
+from .._tensor import creation as make
 from ..autograd import no_grad
 from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _C
-from .. import _creation as make
+from .._tensor import creation as make
 from .optimizer import Optimizer, check_rounding, extras_of, refuse_differentiable, state_like
 
 _ROUNDING_KEYS = {"master_param", "compensation"}

@@ -17,9 +17,9 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from .. import _C
-from .._callers import warn
 from .._events import Listener, forget, listen
-from .._missing import absent_from
+from .._messages.callers import warn
+from .._names.missing import absent_from
 from .._ops import SHOWN
 from ..doctor.explain import multiplications
 from ._lists import Average, EventList, FunctionEvent, Record, format_time, nested

@@ -7,7 +7,7 @@ import importlib
 from types import ModuleType
 from typing import Any, List, NamedTuple, Optional, Set
 
-from .. import _missing
+from .._names import missing as _missing
 
 _NOTHING = object()
 

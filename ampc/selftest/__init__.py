@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import ampc
 
-from .._progress import Progress
+from .._messages.progress import Progress
 from .cases import CASES, GPU_CASES
 from .drawing import draw_case
 from .report import Report

@@ -9,7 +9,7 @@ from typing import Any, Optional, Tuple, Union
 
 import numpy as np
 
-from .. import _creation as make
+from .._tensor import creation as make
 
 UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10, "int64": 0.0}  # the last place of a number at 1
 LEAST = {"float64": 2.0**-1074, "float32": 2.0**-149, "bfloat16": 2.0**-133, "float16": 2.0**-24, "int64": 0.0}  # the smallest positive number

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterable, List, Tuple
 
 import ampc
 
-from .._table import text_lines
+from .._messages.table import text_lines
 from .running import ALL, Result
 
 WIDTH = 64  # of the column of ways
@@ -118,13 +118,13 @@ class Report:
 
     def whole(self) -> str:
         """With `ampc info` in front, for a bug report."""
-        from .._installation import info
+        from .._process.installation import info
 
         command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
         return f"{command}, {time.strftime('%Y-%m-%d %H:%M:%S %z')}\n\n{info()}\n\n{self}\n"
 
     def to_json(self) -> str:
-        from .._installation import info
+        from .._process.installation import info
 
         results = [{**asdict(r), "ok": r.ok, "units": r.units if r.units < float("inf") else None} for r in self.results]
         return json.dumps({"ok": self.ok, "device": self.device, "seed": self.seed, "seconds": self.seconds, "interrupted": self.interrupted,

@@ -17,8 +17,8 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from .. import _C
 from .._C import Tensor
-from .._device import Size, device
-from .._storage import without_values
+from .._tensor.device import Size, device
+from .._tensor.storage import without_values
 from ._bounds import SPARE, Ledger, Name, brief, checked_keys, checked_pairs, damage
 from ._restricted import Restricted
 from ._safe import by_name, get_safe_globals

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from .. import _C
 from .._C import Tensor
-from .._device import Size, device
+from .._tensor.device import Size, device
 from ._bounds import DEPTH
 from ._pt import STORAGES
 from ._tensors import check_reach, whole_storage

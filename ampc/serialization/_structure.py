@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Set
 
 from .. import _C
 from .._C import Tensor
-from .._device import Size, device
+from .._tensor.device import Size, device
 from ._bounds import DEPTH, brief, checked_keys, checked_pairs
 from ._tensors import Collection, Library, truth_values
 

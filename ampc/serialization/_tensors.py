@@ -6,10 +6,10 @@ import math
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _C, _ops
-from .. import _creation as make
 from .._C import Tensor
-from .._device import device
-from .._storage import without_values
+from .._tensor import creation as make
+from .._tensor.device import device
+from .._tensor.storage import without_values
 from ._bounds import brief
 
 DTYPES = {"F64": _C.float64, "F32": _C.float32, "F16": _C.float16, "BF16": _C.bfloat16, "I64": _C.int64, "I32": _C.int32, "I16": _C.int16,

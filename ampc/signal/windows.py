@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import numpy as np
 
 from .. import _C, _ops
-from .. import _creation as make
 from .._C import Tensor, dtype
-from .._missing import absent_from
+from .._names.missing import absent_from
+from .._tensor import creation as make
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann", "kaiser", "nuttall"]
 

@@ -8,7 +8,7 @@ import pickle
 from typing import Any, Callable, ContextManager, List, Optional, Tuple
 
 from .. import _C, nn
-from .. import _creation as make
+from .._tensor import creation as make
 from ..distributed import all_gather_object, all_reduce, broadcast_object_list, get_rank, get_world_size, is_initialized
 from ..distributed.groups import group_of
 from ..nn.parallel.distributed import DistributedDataParallel

@@ -11,10 +11,10 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 from weakref import WeakKeyDictionary
 
 from .. import _C, backends, cuda, nn
-from .. import _creation as make
 from .._C import Tensor
-from .._callers import warn
-from .._progress import Progress
+from .._messages.callers import warn
+from .._messages.progress import Progress
+from .._tensor import creation as make
 from ..amp import GradScaler, autocast
 from ..autograd import no_grad
 from ..distributed import get_rank, get_world_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .._missing import absent_from
+from .._names.missing import absent_from
 
 __all__ = ["_foreach_utils", "_python_dispatch", "_pytree", "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "dlpack",
            "flop_counter", "hooks", "mobile_optimizer", "model_zoo", "tensorboard"]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple, Type
 
 from .._C import Tensor
-from .._callers import warn
-from .._device import Size
+from .._messages.callers import warn
+from .._tensor.device import Size
 
 PyTree = Any
 Context = Any

@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
 
 from .. import _C, cuda, policy
-from .._callers import warn
-from .._missing import absent_from
+from .._messages.callers import warn
+from .._names.missing import absent_from
 from ..amp.autocast_mode import autocast, is_autocast_enabled
 from ..autograd import Function, backward, enable_grad
 from ..autograd.graph import saved_tensors_hooks

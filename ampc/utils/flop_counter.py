@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
 from .. import _C, _ops
-from .. import _creation as make
-from .._callers import warn
+from .._messages.callers import warn
+from .._tensor import creation as make
 from ..autograd import enable_grad
 from ..nn.modules.module import Module
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from .._C import Tensor
-from .._callers import warn
+from .._messages.callers import warn
 from ..autograd.hooks import RemovableHandle
 from ..nn._backward_hooks import BackwardHooks
 

@@ -1,6 +1,6 @@
-/* Opens the driver and its libraries by name at first use. It searches the folders that ampc/_cuda_folders.py lists
- * (of the `nvidia-*` wheels, of conda, of the toolkit), and then the system's. If AMPC_CUDA_LIBS is set, it names the
- * only folder to search. Tests set it to the simulator's. */
+/* Opens the driver and its libraries by name at first use. It searches the folders that
+ * ampc/_process/cuda_folders.py lists (of the `nvidia-*` wheels, of conda, of the toolkit), and then the system's. If
+ * AMPC_CUDA_LIBS is set, it names the only folder to search. Tests set it to the simulator's. */
 #include "cuda/gpu.h"
 
 #include "base/alloc.h"

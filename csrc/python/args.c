@@ -352,7 +352,7 @@ static int take_old_words(const ac_op_info *info, PyObject *const *given, ac_cal
     for (int i = 0; i < info->n_params; i++)
         if (info->params[i].kind == AC_P_OLD) words[n++] = given[i] ? given[i] : Py_None;
     if (words[0] == Py_None && words[1] == Py_None) return 0;
-    module = PyImport_ImportModule("ampc._checks");
+    module = PyImport_ImportModule("ampc._messages.checks");
     word = module ? PyObject_CallMethod(module, "reduction_word", "OOs", words[0], words[1], "mean") : NULL;
     failed =
         word ? take_choice(info->shown, reduction, word, (int64_t *)(void *)(c->attrs.bytes + reduction->offset)) : -1;

@@ -75,7 +75,7 @@ static PyObject *location_of(PyFrameObject *frame) {
     return location;
 }
 
-/* As call_site() of ampc/_callers.py; NULL where that has not met one of the files yet. */
+/* As call_site() of ampc/_messages/callers.py; NULL where that has not met one of the files yet. */
 static PyObject *call_site(PyObject *outside) {
     PyFrameObject *frame = PyEval_GetFrame();
     PyObject *known = NULL, *location = NULL;

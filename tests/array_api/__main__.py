@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MODULES = {"namespace": "ampc._array_api", "top": "exec('from array_api.namespaces import top as xp')"}
+MODULES = {"namespace": "ampc._tensor.array_api", "top": "exec('from array_api.namespaces import top as xp')"}
 
 
 def run(clone, which, examples, more=()):

@@ -1,4 +1,4 @@
-"""What the suite is run on, beside ``ampc._array_api``: ampc itself."""
+"""What the suite is run on, beside ``ampc._tensor.array_api``: ampc itself."""
 
 from types import ModuleType
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
-_FILES = {"ampc._array_api": "namespace.txt", "ampc": "top.txt"}
+_FILES = {"ampc._tensor.array_api": "namespace.txt", "ampc": "top.txt"}
 
 
 def _import_without_complex():

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 import torch
 
 import ampc
-from ampc import _library_modules
+from ampc._names import modules as _library_modules
 
 from .compare import difference
 from .places import DIM_AT, gradient_at_places, values_at_places

@@ -6,8 +6,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional
 
-from ... import _creation as make
-from ..._missing import absent_from
+from ..._names.missing import absent_from
+from ..._tensor import creation as make
 from ..collectives import all_reduce
 from ..groups import get_rank
 from ..work import Work

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..._missing import absent_from
+from ..._names.missing import absent_from
 from ._save_load import FileSystemReader, FileSystemWriter, load, save
 
 __all__ = ["FileSystemReader", "FileSystemWriter", "load", "save"]

@@ -6,8 +6,8 @@ import inspect
 from collections import defaultdict
 from typing import Any, Dict, Iterable, List, Tuple
 
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from ...nn.parameter import Parameter
 from ..tensor._dtensor import DTensor, part_of
 

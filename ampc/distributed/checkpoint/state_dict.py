@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
 
 from ..._C import Tensor
-from ..._missing import absent_from
+from ..._names.missing import absent_from
 from ...nn._loading import _IncompatibleKeys
 from ...nn.modules.module import Module
 from ..groups import get_rank, is_initialized

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NoReturn,
 
 from ..._C import Tensor
 from ..._events import announce
-from ..._missing import absent_from
+from ..._names.missing import absent_from
 from ...nn.modules.container import ModuleDict, ModuleList
 from ...nn.modules.module import Module
 from ...nn.parallel.distributed import check_same

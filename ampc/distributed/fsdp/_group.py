@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from ...autograd.grad_mode import no_grad
 from ..collectives import all_gather_into_tensor, all_reduce, reduce_scatter_tensor
 from ..device_mesh import DeviceMesh

@@ -6,10 +6,10 @@ import math
 from typing import Any, List, Tuple
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor
-from ..._device import number_of
-from ..._storage import UntypedStorage
+from ..._tensor import creation as make
+from ..._tensor.device import number_of
+from ..._tensor.storage import UntypedStorage
 from ...nn.parameter import Parameter
 from ..device_mesh import DeviceMesh
 from ..groups import ProcessGroup, new_group

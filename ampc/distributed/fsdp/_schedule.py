@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Tuple
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor, is_grad_enabled
+from ..._tensor import creation as make
 from ...autograd.engine import call_after_backward, is_running
 from ...nn.parallel import _scalers
 from .._passes import Passes

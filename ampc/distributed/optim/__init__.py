@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..._missing import absent_from
+from ..._names.missing import absent_from
 from .zero_redundancy_optimizer import ZeroRedundancyOptimizer
 
 __all__ = ["ZeroRedundancyOptimizer"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ..._C import Tensor
-from ..._missing import absent_from
+from ..._names.missing import absent_from
 from ...autograd.grad_mode import enable_grad
 from ...nn.parallel import _scalers
 from ...nn.parallel._buckets import views_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Callable, List, NoReturn, Optional, Sequence, Tuple, Union
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from ...autograd.hooks import RemovableHandle
 from ...nn.parameter import Parameter
 from ..collectives import all_gather_into_tensor, broadcast

@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, List, Optional, Tuple
 
 from ... import _C
-from ... import _creation as make
+from ..._tensor import creation as make
 from ...amp import _parts
 from ...amp._ledger import AMAX, INFS, NANS, GradStats, join, ledger_of
 from ..collectives import all_reduce

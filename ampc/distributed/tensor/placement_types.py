@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Optional
 
-from ..._missing import absent_from
+from ..._names.missing import absent_from
 
 __all__ = ["Partial", "Placement", "Replicate", "Shard"]
 

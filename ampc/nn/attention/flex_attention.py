@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, NamedTuple, NoReturn, Optional, Tuple, Union
 
-from ... import _creation as make
 from ... import _ops
 from ..._C import Tensor, float32, float64
 from ..._C import bool as bool_
-from ..._missing import absent_from
+from ..._names.missing import absent_from
+from ..._tensor import creation as make
 
 __all__ = ["AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention", "noop_mask", "or_masks"]
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..._missing import absent_from
+from ..._names.missing import absent_from
 from .._linear_cross_entropy import LinearCrossEntropyOptions as LinearCrossEntropyOptions
 from .activation import *
 from .batchnorm import *

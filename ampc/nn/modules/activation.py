@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Optional, Tuple
 
-from ... import _creation as make
 from ..._C import Tensor
-from ..._callers import warn
+from ..._messages.callers import warn
+from ..._tensor import creation as make
 from .. import functional as F
 from .. import init
 from .._multihead import attended

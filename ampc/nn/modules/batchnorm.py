@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor
 from ..._ops import cat
+from ..._tensor import creation as make
 from ...autograd.grad_mode import no_grad
 from .. import functional as F
 from ._function_module import OfDims

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Callable, Optional, Tuple, Union
 
 from ..._C import Tensor
-from ..._callers import warn
+from ..._messages.callers import warn
 from ..parameter import Parameter
 from .module import Module
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Optional, Tuple, Union
 
-from ... import _checks
-from ... import _creation as make
 from ..._C import Tensor
+from ..._messages import checks as _checks
+from ..._tensor import creation as make
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Dict, Optional, Tuple, Type, Union
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from ..parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, _ConvNd

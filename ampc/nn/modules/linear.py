@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter

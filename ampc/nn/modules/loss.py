@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, ClassVar, Optional, Tuple
 
-from ... import _checks
 from ..._C import Tensor
+from ..._messages import checks as _checks
 from .. import functional as F
 from ._function_module import FunctionModule
 from .distance import PairwiseDistance

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor
-from ..._device import check_device, parse_to
-from ..._gradients import zero_grad
-from ..._layout import check_format
-from ..._model_names import register_module_class
+from ..._messages.model_names import register_module_class
+from ..._tensor import creation as make
+from ..._tensor.device import check_device, parse_to
+from ..._tensor.gradients import zero_grad
+from ..._tensor.layout import check_format
 from ...amp._regions import call_module
 from ...autograd import no_grad
 from ...compiler import compile as hand_back

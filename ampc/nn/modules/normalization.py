@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
-from ... import _checks, _ops
-from ... import _creation as make
+from ... import _ops
 from ..._C import Tensor
+from ..._messages import checks as _checks
+from ..._tensor import creation as make
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter

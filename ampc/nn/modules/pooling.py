@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Optional, Union
 
-from ... import _checks
 from ..._C import Tensor
+from ..._messages import checks as _checks
 from .. import functional as F
 from ._function_module import FunctionModule
 

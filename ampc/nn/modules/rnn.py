@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Optional, Tuple
 
-from ... import _C, _checks, _ops
-from ... import _creation as make
+from ... import _C, _ops
 from ..._C import Tensor
+from ..._messages import checks as _checks
+from ..._tensor import creation as make
 from .. import init
 from .._packed_sequence import PackedSequence
 from .._recurrent import run_layers

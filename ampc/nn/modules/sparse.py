@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter

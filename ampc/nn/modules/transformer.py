@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable, Optional, Union
 
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from .. import functional as F
 from .. import init
 from .activation import MultiheadAttention

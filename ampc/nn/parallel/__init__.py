@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..._missing import absent_from
+from ..._names.missing import absent_from
 from ..modules.module import Module
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 
 FIRST_BYTES = 1 << 20  # the first bucket is small, so that the first message leaves early
 

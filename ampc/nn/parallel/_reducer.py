@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from ...autograd.engine import call_after_backward, is_running
 from ...autograd.grad_mode import no_grad
 from ...distributed._passes import Passes

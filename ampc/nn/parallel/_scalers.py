@@ -6,8 +6,8 @@ import math
 import weakref
 from typing import Any, List, Optional
 
-from ... import _creation as make
 from ..._events import Listener, listen
+from ..._tensor import creation as make
 
 
 class _Last(Listener):

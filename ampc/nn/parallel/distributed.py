@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor, is_grad_enabled
 from ..._events import announce
-from ..._missing import absent_from
+from ..._names.missing import absent_from
+from ..._tensor import creation as make
 from ...autograd.grad_mode import no_grad
 from ...distributed._memory import flat, spread
 from ...distributed.algorithms.join import Join, Joinable, JoinHook

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from ..._missing import absent_from as _absent_from
+from ..._names.missing import absent_from as _absent_from
 from . import parametrizations, parametrize, rnn
 from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .conversion import convert_conv2d_weight_memory_format, convert_conv3d_weight_memory_format, skip_init

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any, List, Union
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor
-from ..._callers import warn
 from ..._events import announce
+from ..._messages.callers import warn
+from ..._tensor import creation as make
 from ...amp._ledger import ledger_of
 from ...amp._parts import norm_of_all
 

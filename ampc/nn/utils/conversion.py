@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._layout import check_format
+from ..._tensor.layout import check_format
 from ..modules.module import Module
 
 

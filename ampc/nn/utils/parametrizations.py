@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional, Tuple
 
-from ... import _creation as make
 from ... import _ops, linalg
 from ..._C import Tensor
-from ..._finfo import finfo
+from ..._tensor import creation as make
+from ..._tensor.finfo import finfo
 from ...autograd import no_grad
 from .. import functional as F
 from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d

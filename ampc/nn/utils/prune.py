@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Dict, List, Optional, Tuple, Type, Union
 
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from ...linalg import matrix_norm, vector_norm
 from ..modules.module import Module
 from .convert_parameters import parameters_to_vector

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Union
 
-from ... import _C, _checks, _ops
-from ... import _creation as make
+from ... import _C, _ops
 from ..._C import Tensor
-from ..._missing import absent_from
+from ..._messages import checks as _checks
+from ..._names.missing import absent_from
+from ..._tensor import creation as make
 from .._packed_sequence import PackedSequence, invert_permutation
 
 __all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",

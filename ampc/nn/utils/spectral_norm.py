@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from ...autograd import no_grad
 from .. import functional as F
 from ..modules.module import Module

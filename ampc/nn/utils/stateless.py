@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..._C import Tensor
-from ..._callers import warn
+from ..._messages.callers import warn
 from ..modules.module import Module
 
 __all__ = ["functional_call"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from ..._C import Tensor
-from ..._callers import warn
+from ..._messages.callers import warn
 from ..modules.module import Module
 from ..parameter import Parameter
 from .parametrizations import norm_except_dim

@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import numpy as np
 
 from ... import _C, _ops
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 
 _cat = _ops.cat
 CollateMap = Dict[Union[type, Tuple[type, ...]], Callable[..., Any]]

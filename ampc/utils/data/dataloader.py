@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Dict, Generic, List, Optional, Tuple, TypeVar
 
-from ... import _creation as make
 from ..._C import Tensor
-from ..._callers import warn
 from ..._events import announce
-from ..._missing import absent_from
+from ..._messages.callers import warn
+from ..._names.missing import absent_from
+from ..._tensor import creation as make
 from .collate import default_collate, default_convert
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, List, Optional, Tuple, TypeVar, Union
 
-from ... import _creation as make
 from ..._C import Tensor
-from ..._callers import warn
+from ..._messages.callers import warn
+from ..._tensor import creation as make
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Iterator, List, Optional
 
-from ... import _creation as make
 from ..._events import announce
+from ..._tensor import creation as make
 from ...distributed.groups import get_rank, get_world_size
 from .sampler import Sampler
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, List, Optional, TypeVar, Union
 
 from ... import _C
-from ... import _creation as make
 from ..._composed.random import multinomial
+from ..._tensor import creation as make
 
 T_co = TypeVar("T_co", covariant=True)
 

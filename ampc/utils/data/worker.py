@@ -15,8 +15,8 @@ from typing import Any, Callable, List, NamedTuple, Optional
 import numpy as np
 
 from ... import _C
-from ... import _creation as make
 from ..._C import Tensor
+from ..._tensor import creation as make
 from ...nn import Parameter
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable
 
 from .... import _C
-from ...._missing import absent_from
+from ...._names.missing import absent_from
 from ....futures import Future
 from ...collectives import all_reduce
 from ...reductions import ReduceOp

@@ -1,0 +1,1 @@
+"""Operators that are defined in Python: their schemas, and checks of them."""

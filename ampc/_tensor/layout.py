@@ -1,0 +1,68 @@
+"""Memory layouts: row-major, channels last, and bytes viewed as another dtype. The functions are methods of Tensor, attached here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _C, _ops
+from .._C import Tensor
+from .device import contiguous_format, memory_format, preserve_format
+
+
+def _last_order(format: Any, t: Tensor, what: str) -> list:
+    """Dimensions with the channels last."""
+    if t.ndim != format.ndim:
+        raise RuntimeError(f"{what}: {format} is of {format.ndim} dimensions, got {t.ndim}")
+    return [0, *range(2, t.ndim), 1]
+
+
+def check_format(format: Any, what: str) -> None:
+    """TypeError for what is neither None nor a memory format."""
+    if format is not None and not isinstance(format, memory_format):
+        raise TypeError(f"{what}: `memory_format` must be a memory_format, got {format!r}")
+
+
+def in_format(t: Tensor, format: Any, what: str) -> Tensor:
+    """t laid out that way; itself when it is, or when nothing is asked."""
+    check_format(format, what)
+    if format is None or format is preserve_format:
+        return t
+    if is_contiguous(t, format):
+        return t
+    if format is contiguous_format:
+        return _ops._contiguous(t)
+    order = _last_order(format, t, what)
+    return _ops._contiguous(t.permute(order)).permute([order.index(d) for d in range(t.ndim)])
+
+
+def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
+    """True when the values lie without gaps: row by row, or as ``memory_format`` says."""
+    if memory_format is contiguous_format:
+        return Tensor._is_row_major(self)
+    return self.ndim == memory_format.ndim and Tensor._is_row_major(self.permute(_last_order(memory_format, self, "is_contiguous")))
+
+
+def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+    """The tensor itself when its values lie without gaps, row by row (or as ``memory_format`` says), else a copy that does."""
+    return in_format(self, memory_format, "contiguous")
+
+
+def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
+    """A copy in memory of its own."""
+    copy = _ops.clone(input)
+    return copy if memory_format is preserve_format else in_format(copy, memory_format, "clone")
+
+
+def view(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+    """The same memory with another shape; with a dtype, its bytes read as that."""
+    if dtype is not None:
+        if size:
+            raise TypeError("view: takes sizes or a dtype, got both")
+        return self._view_dtype(dtype)
+    if len(size) == 1 and isinstance(size[0], _C.dtype):
+        return self._view_dtype(size[0])
+    return self._view(*size)
+
+
+for _method in (is_contiguous, contiguous, clone, view):
+    setattr(Tensor, _method.__name__, _method)
