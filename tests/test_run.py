@@ -214,7 +214,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 if dist.is_available():
     dist.init_process_group("gloo")
-    dist.new_subgroups(2)
+    dist.split_group(split_ranks=[[0]])
     model = DDP(torch.nn.Linear(2, 2))
 torch.jit.save(None, "x")
 """
@@ -223,7 +223,7 @@ torch.jit.save(None, "x")
 def test_reading_a_script_of_what_is_refused(tmp_path):
     got = run(tmp_path, DISTRIBUTED, before=("--api",))
     rows = [row.partition(".py")[2] for row in got.stdout.split("\n")[:-1]]
-    assert got.returncode == 1 and rows == [":7: torch.distributed.new_subgroups is refused: this part of torch.distributed is not there yet",
+    assert got.returncode == 1 and rows == [":7: torch.distributed.split_group is refused: this part of torch.distributed is not there yet",
                                             ":9: torch.jit.save is refused: there are no TorchScript files here; save a state_dict"]
 
 
