@@ -503,6 +503,10 @@ def test_a_region_that_was_not_made_says_so():
         ampc.autocast("cpu").fast_dtype = 3
     with pytest.raises(AttributeError, match="cannot be deleted"):
         del ampc.autocast("cpu").device
+    with pytest.raises(ValueError, match="must be a string, got int"):
+        ampc.autocast("cpu").device = 3
+    with pytest.raises(TypeError, match="expected a floating point dtype"):
+        ampc.set_autocast_dtype("cpu", ampc.int64)
 
 
 @pytest.mark.cpu

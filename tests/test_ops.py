@@ -412,6 +412,18 @@ def test_products_deeper_than_a_million():
     assert (a @ b).unique().tolist() == [2.0**14]
 
 
+@pytest.mark.cpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("sizes", [(64, 512, 64), (16, 33, 20), (48, 300, 130), (256, 700, 40), (300, 70, 64)], ids=str)
+def test_columns_and_rows_of_a_left_operand_give_the_same_sums(sizes, dtype):
+    """A weight's gradient has columns, which are read where they lie, or packed another way than rows: the same bits."""
+    m, k, n = sizes
+    g, x = ampc.randn(k, m).to(getattr(ampc, dtype)), ampc.randn(k, n).to(getattr(ampc, dtype))
+    rows = g.t().contiguous()
+    assert ampc.mm(g.t(), x).equal(ampc.mm(rows, x)) and ampc.mm(g[:, 3:].t(), x).equal(ampc.mm(rows[3:], x))
+    assert ampc.mm(ampc.cat([g, g], 1)[:, :m].t(), x).equal(ampc.mm(rows, x))
+
+
 PARTS = {"whole": lambda x: x, "every second column": lambda x: x[:, ::2], "every third row": lambda x: x[::3], "wide rows": lambda x: x[:, 5:],
            "rows that overlap": lambda x: x.as_strided((x.shape[0] // 2, 258), (2, 1)), "two dimensions": lambda x: x.unflatten(0, (10, -1))[:, 1:]}
 

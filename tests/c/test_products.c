@@ -170,14 +170,16 @@ static void test_random(const ac_micro *micro, int times) {
     CHECK(wrong == 0);
 }
 
-/* Rows that tile kernels read where they lie: whole tiles in the panels' dtype. */
+/* Rows that tile kernels read where they lie, whole tiles in the panels' dtype, and columns that vector kernels do. */
 static void test_direct(const ac_micro *micro) {
     ac_dtype round = round_for(micro->kind);
-    matrix a = new_matrix(64, 96, round, round, 0), b = new_matrix(40, 96, round, round, 1);
-    ac_gemm_call g = {.a = a.o, .b = b.o, .c_dtype = AC_float32, .alpha = 1, .batch = 1};
-    CHECK(wrong_in(g, micro, 0) == 0);
-    free(a.block);
-    free(b.block);
+    for (int layout = 0; layout < 2; layout++) {
+        matrix a = new_matrix(64, 96, round, round, layout), b = new_matrix(40, 96, round, round, 1);
+        ac_gemm_call g = {.a = a.o, .b = b.o, .c_dtype = AC_float32, .alpha = 1, .batch = 1};
+        CHECK(wrong_in(g, micro, 0) == 0);
+        free(a.block);
+        free(b.block);
+    }
 }
 
 /* -- rows -------------------------------------------------------------------------------------------- */

@@ -279,7 +279,8 @@ static bool is_direct(const ac_operand *a, const ac_micro *micro, const ac_cut *
     if (cut->kind == AC_PANEL_SPLIT || (cut->kind == AC_PANEL_F32 && a->dtype != AC_float32)) return false;
     bool whole = a->lanes % AC_LANES == 0,
          rows = a->k_stride == 1 && a->lane_stride * ac_itemsize(a->dtype) <= ROW_BYTES,
-         columns = micro->a_like_b && a->lane_stride == 1 && a->k_stride * ac_itemsize(a->dtype) <= COLUMN_BYTES;
+         columns = micro->a_like_b && cut->kind == AC_PANEL_F32 && a->lane_stride == 1 &&
+                   a->k_stride * ac_itemsize(a->dtype) <= COLUMN_BYTES;
     bool readable = a->lanes == 1 ? a->k_stride == 1 : whole && (rows || columns);
     return readable && a->dtype == a->round && a->k % cut->depth == 0;
 }
@@ -298,7 +299,7 @@ static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int threads, _
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
     p.direct = is_direct(&g->a, micro, &p.cut), p.brief = p.cut.blocks == 1;
     /* 16-bit values are converted while they are packed: to transpose them as well would take longer */
-    p.a_like_b = micro->a_like_b && (g->a.k_stride != 1 || g->a.dtype == AC_float32);
+    p.a_like_b = micro->a_like_b && (g->a.k_stride != 1 || (micro->turns_rows && g->a.dtype == AC_float32));
     choose_blocks(&p, threads);
     int64_t row_bytes = g->c_row * ac_itemsize(g->c_dtype);
     p.stream = g->a.lanes * row_bytes >= 2 * ac_l2_bytes() && row_bytes % AC_ALIGNMENT == 0 &&

@@ -105,6 +105,7 @@ const ac_micro ac_micro_avx2 = {.name = "avx2",
                                 .b = 1,
                                 .writes_results = true,
                                 .a_like_b = true,
+                                .turns_rows = true,
                                 .streams_results = true,
                                 .rounds_results = true,
                                 .run = run_f32};

@@ -31,13 +31,15 @@ static inline __attribute__((always_inline)) void write_bf16(int nb, const __m51
     if (nb != 2) _mm256_storeu_si256((__m256i *)(void *)(to + (nb - 1) * AC_LANES), ac_narrow16_bf16(sums[nb - 1]));
 }
 
-#define EIGHT_ROWS(name, nb, MULTIPLY)                                                                                 \
+/* A's lanes are `lane` bytes apart and its cells `cell`, one of them a constant: instructions that read memory then
+ * need no arithmetic. */
+#define EIGHT_ROWS(name, nb, MULTIPLY, LANE, CELL, AHEAD)                                                              \
     static void name(const ac_micro_job *j, int row) {                                                                 \
         __m512 sum[ROWS][nb];                                                                                          \
         EACH_ROW EACH_COLUMN(nb) sum[i][v] =                                                                           \
             j->add ? _mm512_loadu_ps(j->c + v * j->c_b + (row + i) * AC_LANES) : _mm512_setzero_ps();                  \
-        const char *a = j->a + row * j->a_lane_stride;                                                                 \
-        int64_t lane = j->a_lane_stride, next = j->b_next, k_step = j->b_cell_stride;                                  \
+        const int64_t lane = LANE, cell = CELL, next = j->b_next, k_step = j->b_cell_stride;                           \
+        const char *a = j->a + row * lane;                                                                             \
         int cells = ac_micro_cells(j);                                                                                 \
         const char *soon_a = j->soon_a + (row ? j->k_steps * 128 : 0),                                                 \
                    *soon_b = j->soon_b + (row ? j->k_steps * 64 : 0);                                                  \
@@ -46,13 +48,13 @@ static inline __attribute__((always_inline)) void write_bf16(int nb, const __m51
             _mm_prefetch(soon_a + 128 * s, _MM_HINT_T1);                                                               \
             _mm_prefetch(soon_a + 128 * s + 64, _MM_HINT_T1);                                                          \
             _mm_prefetch(soon_b + 64 * s, _MM_HINT_T1);                                                                \
-            EACH_ROW _mm_prefetch(a + j->a_next + i * lane, _MM_HINT_T0);                                              \
+            EACH_ROW _mm_prefetch(a + j->a_next + AHEAD, _MM_HINT_T0);                                                 \
             for (int four = 0; four < cells; four += 4)                                                                \
-                _Pragma("GCC unroll 4") for (int cell = four; cell < four + 4; cell++, b += k_step) {                  \
+                _Pragma("GCC unroll 4") for (int at = four; at < four + 4; at++, b += k_step) {                        \
                     __m512 x[nb];                                                                                      \
                     EACH_COLUMN(nb) x[v] = _mm512_loadu_ps(b + v * next);                                              \
                     EACH_ROW {                                                                                         \
-                        __m512 value = every_lane(a + i * lane + cell * 4);                                            \
+                        __m512 value = every_lane(a + i * lane + at * cell);                                           \
                         HOLD(value);                                                                                   \
                         EACH_COLUMN(nb) sum[i][v] = MULTIPLY(value, x[v], sum[i][v]);                                  \
                     }                                                                                                  \
@@ -80,15 +82,24 @@ static __attribute__((noinline)) void write_f16(const ac_micro_job *j) {
     }
 }
 
+#define WIDTHS(name, MULTIPLY, ...)                                                                                    \
+    EIGHT_ROWS(name##_1, 1, MULTIPLY, __VA_ARGS__)                                                                     \
+    EIGHT_ROWS(name##_2, 2, MULTIPLY, __VA_ARGS__)                                                                     \
+    EIGHT_ROWS(name##_3, 3, MULTIPLY, __VA_ARGS__)                                                                     \
+    static void name(const ac_micro_job *j, int row) {                                                                 \
+        if (j->nb == 3) name##_3(j, row);                                                                              \
+        else if (j->nb == 2) name##_2(j, row);                                                                         \
+        else name##_1(j, row);                                                                                         \
+    }
+
 #define KERNEL(name, MULTIPLY)                                                                                         \
-    EIGHT_ROWS(name##_1, 1, MULTIPLY)                                                                                  \
-    EIGHT_ROWS(name##_2, 2, MULTIPLY)                                                                                  \
-    EIGHT_ROWS(name##_3, 3, MULTIPLY)                                                                                  \
+    WIDTHS(name##_rows, MULTIPLY, j->a_lane_stride, 4, i *lane)                                                        \
+    WIDTHS(name##_columns, MULTIPLY, 4, j->a_cell_stride, (row + i) * cell)                                            \
     static void name(const ac_micro_job *j) {                                                                          \
+        bool columns = j->a_lane_stride == 4 && j->a_cell_stride != 4;                                                 \
         for (int row = 0; row < AC_LANES; row += ROWS) {                                                               \
-            if (j->nb == 3) name##_3(j, row);                                                                          \
-            else if (j->nb == 2) name##_2(j, row);                                                                     \
-            else name##_1(j, row);                                                                                     \
+            if (columns) name##_columns(j, row);                                                                       \
+            else name##_rows(j, row);                                                                                  \
         }                                                                                                              \
         if (j->out && j->out_dtype == AC_float16) write_f16(j);                                                        \
     }
@@ -103,6 +114,7 @@ const ac_micro ac_micro_avx512 = {.name = "avx512",
                                   .a = 1,
                                   .b = 3,
                                   .writes_results = true,
+                                  .a_like_b = true,
                                   .rounds_results = true,
                                   .run = run_f32};
 const ac_micro ac_micro_avx512_bf16 = {.name = "avx512_bf16",
@@ -112,6 +124,7 @@ const ac_micro ac_micro_avx512_bf16 = {.name = "avx512_bf16",
                                        .a = 1,
                                        .b = 3,
                                        .writes_results = true,
+                                       .a_like_b = true,
                                        .rounds_results = true,
                                        .run = run_bf16};
 #endif
