@@ -9,7 +9,7 @@ import traceback
 import numpy as np
 import pytest
 from test_corners import NAN, same
-from where import ON_GPU
+from where import FEWER, ON_GPU
 
 import ampc
 
@@ -383,3 +383,15 @@ def test_a_masked_value_that_the_dtype_cannot_hold(torch, dtype, value):
         else:
             for got in (mine(), there()):
                 assert np.array_equal(got.numpy(force=True), ampc.tensor(want.tolist(), dtype=getattr(ampc, dtype)).numpy(force=True), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "nll_loss", "cross_entropy"])
+def test_a_loss_over_many_numbers_is_exact_to_a_few_units(name):
+    """In float64: numbers are summed in blocks. One by one, nll_loss would be some 60 units off."""
+    x = np.random.default_rng(0).random((500_000 // FEWER, 2))
+    rows, classes = ampc.tensor(x), ampc.zeros(len(x), dtype=ampc.int64)
+    logs = x - np.log(np.exp(x).sum(1, keepdims=True))
+    values = {"mse_loss": (x * x).ravel(), "l1_loss": x.ravel(), "nll_loss": -x[:, 0], "cross_entropy": -logs[:, 0]}[name]
+    other = ampc.zeros_like(rows) if name in ("mse_loss", "l1_loss") else classes
+    got = getattr(ampc.nn.functional, name)(rows, other).item()
+    assert got == pytest.approx(math.fsum(values.tolist()) / len(values), rel=8 * np.finfo(np.float64).eps, abs=0)
