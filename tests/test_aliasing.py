@@ -3,11 +3,13 @@ the function trivial, too. A result that shares memory by accident is written in
 """
 
 import copy
+import re
 from typing import Any, Dict, List
 
 import numpy as np
 import pytest
 from samples import OPERATORS, SAMPLES, function, to_ampc
+from where import DEVICE, ON_GPU
 
 import ampc
 
@@ -142,13 +144,15 @@ CALLS: Dict[str, List[str]] = {
 
 
 def operands(lib: Any) -> Dict[str, Any]:
+    where = DEVICE if lib is ampc else "cpu"
+
     def counted(*shape: int) -> Any:
-        return lib.from_numpy(np.arange(1, 1 + np.prod(shape, dtype=int)).reshape(shape).astype("float32"))
+        return lib.from_numpy(np.arange(1, 1 + np.prod(shape, dtype=int)).reshape(shape).astype("float32")).to(where)
 
     return {"s": counted(), "s1": counted(1), "s2": counted(2), "s11": counted(1, 1), "s111": counted(1, 1, 1), "x": counted(3, 4),
             "x33": counted(3, 3), "x34": counted(3, 4), "q": counted(3, 3), "q3": counted(3, 3, 3), "q3i": lib.eye(3),
             "x3": counted(3, 2, 4), "x4": counted(1, 4, 4, 4), "y4": counted(1, 1, 1, 1), "x5": counted(1, 2, 2, 2, 2), "e": lib.zeros(0),
-            "i": lib.from_numpy(np.arange(12).reshape(3, 4)), "b": lib.ones(3, dtype=lib.bool), "bs": lib.tensor(True)}
+            "i": lib.from_numpy(np.arange(12).reshape(3, 4)).to(where), "b": lib.ones(3, dtype=lib.bool), "bs": lib.tensor(True)}
 
 
 def address(x: Any) -> int:
@@ -173,15 +177,22 @@ def memory_of(lib: Any, call: str) -> List[Any]:
             for r in every_tensor(result)]
 
 
+OF_THE_HOST = re.compile(r"numpy\(|cpu|__array__")  # whose memory a GPU does not share
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("group", CALLS)
 def test_results_lie_where_torchs_do(group):
     torch = pytest.importorskip("torch")
-    differ = [(call, ours, theirs) for call in CALLS[group] if (ours := memory_of(ampc, call)) != (theirs := memory_of(torch, call))]
+    calls = [call for call in CALLS[group] if not (ON_GPU and OF_THE_HOST.search(call))]
+    differ = [(call, ours, theirs) for call in calls if (ours := memory_of(ampc, call)) != (theirs := memory_of(torch, call))]
     assert not differ, "\n".join(f"{call}: torch {theirs}, ours {ours}" for call, ours, theirs in differ)
 
 
-@pytest.mark.parametrize("name", [name for name, row in OPERATORS.items() if row["memory"] != "either"])
+OF_THE_CPU = {"fused_attention", "fused_attention_backward"} if ON_GPU else set()
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPERATORS.items() if row["memory"] != "either" and name not in OF_THE_CPU])
 def test_the_tables_column_of_memory_is_true(name):
     """At the samples' sizes, which need no torch."""
     for sample in SAMPLES[name]:

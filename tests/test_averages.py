@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from where import DEVICE
 
 import ampc
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 
 
 def mine(t):
-    return ampc.from_dlpack(t.detach().clone())
+    return ampc.from_dlpack(t.detach().clone()).to(DEVICE)
 
 
 def same(ours, theirs, rtol=1e-6):

@@ -374,3 +374,23 @@ def test_bytes_backward(kind):
     most = (3 + 2 * passes + 1) * q.nbytes + (2 + 2 * passes + 2) * q.nbytes
     most += 0 if mask is None else 2 * mask.nbytes + (mask.nbytes if kind == "trained" else 0)
     assert bytes_of(lambda: ampc.autograd.grad(y, leaves, g, retain_graph=True)) <= 1.05 * most
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("at", [0, 70, 150])
+def test_a_nan_reaches_all_that_depends_on_it(dtype, at):
+    """Under a causal mask. Tiles that the mask hides are skipped, so what does not depend on the nan may stay finite, as in flash attention elsewhere."""
+    def run(which):
+        q, k, v = (ampc.randn(1, 1, 200, 32).to(getattr(ampc, dtype)) for _ in range(3))
+        (q, k, v)["qkv".index(which)][0, 0, at, 3] = float("nan")
+        q, k, v = (t.requires_grad_() for t in (q, k, v))
+        y = ampc.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y.float().sum().backward()
+        return [t[0, 0].isnan().any(-1).tolist() for t in (y, q.grad, k.grad, v.grad)]
+
+    y, q, k, v = run("q")
+    assert y == [i == at for i in range(200)] and q[at] and all(k[: at + 1]) and all(v[: at + 1])
+    y, q, k, v = run("k")
+    assert y == [i >= at for i in range(200)] and all(q[at:]) and all(k[at:]) and all(v[at:])
+    y, q, k, v = run("v")
+    assert all(y[at:]) and all(q[at:]) and k[at]

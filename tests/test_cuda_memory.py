@@ -180,6 +180,47 @@ def test_private_pool():
     ampc.cuda.empty_cache()
 
 
+# -- storages of another size --------------------------------------------------------------------------------------------------------
+
+
+def test_a_view_that_grows_still_shares_its_memory():
+    t = ampc.arange(6.0)
+    v = t[2:]
+    assert v.resize_(6)[:4].tolist() == [2, 3, 4, 5] and v._base is t and t.untyped_storage().nbytes() == 32
+    v.fill_(7)
+    assert t.tolist() == [0, 1, 7, 7, 7, 7] and t.resize_(8).tolist() == [0, 1] + [7] * 6 and t.is_cuda
+
+
+def test_resizing_a_storage_keeps_what_tensors_read():
+    t = ampc.arange(6.0)
+    s = t.untyped_storage()
+    assert s.resizable()
+    for n in (0, 24, 100, 10_000, 0, 20_000, 40, 24, 3, 100_000):
+        s.resize_(n)
+        assert s.nbytes() == n and t.tolist() == [0, 1, 2, 3, 4, 5] and t.data_ptr() == s._address
+    t.add_(1)
+    assert ampc.empty(0).set_(s, 0, (6,)).tolist() == [1, 2, 3, 4, 5, 6]
+    with pytest.raises(RuntimeError, match="of its device that is large enough"):
+        ampc._C._storage_move(s, ampc.UntypedStorage(10**6, device="cpu"))
+    held = ampc.arange(6.0)
+    taken = ampc.from_dlpack(held)  # which holds the address
+    with pytest.raises(RuntimeError, match="resize_"):
+        held.untyped_storage().resize_(100)
+    assert taken.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_memory_that_was_grown_is_given_back():
+    gc.collect()
+    before = ampc.cuda.memory_allocated()
+    t = ampc.ones(1000)
+    for n in (5000, 20_000, 10):
+        t.resize_(n)
+    assert t.tolist() == [1.0] * 10 and ampc.cuda.memory_allocated() >= before + 80_000
+    del t
+    gc.collect()
+    assert ampc.cuda.memory_allocated() == before
+
+
 # -- errors --------------------------------------------------------------------------------------------------------------------------
 
 

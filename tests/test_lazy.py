@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from where import DEVICE
 
 import ampc
 from ampc.nn.modules.lazy import LazyModuleMixin
@@ -28,7 +29,7 @@ def same(ours, theirs, rtol=1e-5):
 
 
 def mine(t):
-    return ampc.from_dlpack(t.detach().clone())
+    return ampc.from_dlpack(t.detach().clone()).to(DEVICE)
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +146,7 @@ def test_a_lazy_module_of_ones_own():
         Forgets()(ampc.ones(3))
 
 
-USES = [lambda p: p + 1, lambda p: ampc.add(p, 1), lambda p: ampc.nn.functional.linear(ampc.ones(2, 3), p), lambda p: p.tolist(), lambda p: p.detach().numpy(),
+USES = [lambda p: p + 1, lambda p: ampc.add(p, 1), lambda p: ampc.nn.functional.linear(ampc.ones(2, 3), p), lambda p: p.tolist(), lambda p: p.detach().cpu().numpy(),
         lambda p: p.detach().uniform_(), lambda p: p.data.copy_(ampc.zeros(0)), lambda p: ampc.cat([p, p]), lambda p: p.clone(), lambda p: p.numel(), lambda p: p.dim()]
 
 

@@ -332,7 +332,8 @@ def test_containers_as_torchs(torch, what):
             exec(PARAMETERS[what], names)
         except Exception as error:
             notes.append(type(error).__name__)
-        return [note.replace("ampc.", "torch.") for note in notes]
+        notes = [note.replace("ampc.", "torch.") for note in notes]
+        return [note.replace("torch.cuda.", "torch.").replace(" (cuda:0)", "") for note in notes]
 
     assert outcome(ampc) == outcome(torch)
 

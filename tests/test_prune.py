@@ -10,8 +10,6 @@ from references import R
 import ampc
 from ampc.nn.utils import prune
 
-pytestmark = pytest.mark.cpu
-
 WEIGHT, BIAS = R.standard_normal((6, 4, 3)).astype("float32"), R.standard_normal(6).astype("float32")
 
 
@@ -31,7 +29,7 @@ def layer(library):
 
 
 def state(module):
-    return {name: t.detach().numpy() for name, t in [*module.state_dict().items(), ("now", module.weight)]}
+    return {name: t.detach().cpu().numpy() for name, t in [*module.state_dict().items(), ("now", module.weight)]}
 
 
 def agree(a, b):
@@ -79,7 +77,7 @@ def test_masks(torch, name):
     for library, module in ((ampc, mine), (torch, theirs)):
         module(library.tensor(x)).square().sum().backward()
     for (_, a), (_, b) in zip(mine.named_parameters(), theirs.named_parameters()):
-        np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=2e-4, atol=1e-4)
+        np.testing.assert_allclose(a.grad.cpu().numpy(), b.grad.numpy(), rtol=2e-4, atol=1e-4)
 
 
 def test_names_of_torch(torch):
@@ -94,7 +92,7 @@ def test_random_values(torch, way):
         module = layer(library)
         way(p, module)
         assert int((module.weight_mask == 0).sum()) in (20, 18)
-        assert set(np.unique(module.weight_mask.numpy())) == {0.0, 1.0}
+        assert set(np.unique(module.weight_mask.cpu().numpy())) == {0.0, 1.0}
 
 
 def test_random_channels():

@@ -9,7 +9,7 @@ import traceback
 import numpy as np
 import pytest
 from test_corners import NAN, same
-from where import ON_GPU
+from where import FEWER, ON_GPU
 
 import ampc
 
@@ -354,3 +354,44 @@ def test_the_slope_of_many_16_bit_losses_that_differentiates_again():
     got, = ampc.autograd.grad(slope, leaf, ampc.tensor([[1024.0, 0.0]]).half())
     want = 1024 * 1024 * math.exp(-6) / (1 + math.exp(-6)) ** 2
     assert got.tolist()[0] == pytest.approx([want, -want], rel=4 * ampc.finfo(ampc.float16).eps)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 300), ("int8", -129), ("int32", 2**40), ("float16", 65520.0), ("bfloat16", 3.4e38), ("float16", 10**6),
+                                              ("int64", math.inf), ("uint8", -1), ("float16", math.inf), ("float16", math.nan), ("bool", 7), ("int16", -(2**15))])
+def test_a_masked_value_that_the_dtype_cannot_hold(torch, dtype, value):
+    """A value on the CPU is looked at, as torch does. One on a GPU is converted, because nobody waits for it."""
+    def calls(lib, value):
+        x, mask = lib.zeros(2, dtype=getattr(lib, dtype)), lib.tensor([True, False])
+
+        def assigned():
+            y = x.clone()
+            y[mask] = value
+            return y
+
+        return [lambda: x.masked_fill(mask, value), lambda: x.clone().masked_fill_(mask, value), lambda: x.index_fill(0, lib.tensor([0]), value), assigned]
+
+    wide = "float64" if isinstance(value, float) else "int64"
+    here = ampc.tensor(value, dtype=getattr(ampc, wide), device="cpu")
+    for mine, there, theirs in zip(calls(ampc, here), calls(ampc, here.to(ampc.zeros(0).device)), calls(torch, torch.tensor(value, dtype=getattr(torch, wide)))):
+        try:
+            want = theirs()
+        except RuntimeError:
+            with pytest.raises(RuntimeError, match=f"{dtype} cannot hold"):
+                mine()
+            if ampc.zeros(0).is_cuda and dtype != "int64":  # of an infinity no whole number is meant
+                assert there()[0].item() == torch.tensor(value, dtype=getattr(torch, wide)).to(getattr(torch, dtype)).item()
+        else:
+            for got in (mine(), there()):
+                assert np.array_equal(got.numpy(force=True), ampc.tensor(want.tolist(), dtype=getattr(ampc, dtype)).numpy(force=True), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "nll_loss", "cross_entropy"])
+def test_a_loss_over_many_numbers_is_exact_to_a_few_units(name):
+    """In float64: numbers are summed in blocks. One by one, nll_loss would be some 60 units off."""
+    x = np.random.default_rng(0).random((500_000 // FEWER, 2))
+    rows, classes = ampc.tensor(x), ampc.zeros(len(x), dtype=ampc.int64)
+    logs = x - np.log(np.exp(x).sum(1, keepdims=True))
+    values = {"mse_loss": (x * x).ravel(), "l1_loss": x.ravel(), "nll_loss": -x[:, 0], "cross_entropy": -logs[:, 0]}[name]
+    other = ampc.zeros_like(rows) if name in ("mse_loss", "l1_loss") else classes
+    got = getattr(ampc.nn.functional, name)(rows, other).item()
+    assert got == pytest.approx(math.fsum(values.tolist()) / len(values), rel=8 * np.finfo(np.float64).eps, abs=0)

@@ -73,7 +73,7 @@ def _resized(self: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor
 
     dtype, start = self.dtype, self.storage_offset()
     there, wanted = self._storage_bytes() // dtype.itemsize, _C._storage_reach(1, start, size, stride)
-    if self.device.type == "cpu" or wanted <= there:
+    if not self.is_meta or wanted <= there:
         return self._turned_into(lambda: tensor_on(self, dtype, start, size, stride))
     grown = make.empty(wanted - start, dtype=dtype, device=self.device)
     grown[: there - start].copy_(self.as_strided((there - start,), (1,)))

@@ -114,8 +114,8 @@ class UntypedStorage(_C.StorageBase):
         return self
 
     def resizable(self) -> bool:
-        """Whether ``resize_`` works: on the CPU, for memory that is ampc's own and whose address no array or other library holds."""
-        return not self._foreign and not self._device_number
+        """Whether ``resize_`` works: for memory that is ampc's own and whose address no array or other library holds."""
+        return not self._foreign and self._device_number != META_NUMBER
 
     def is_shared(self) -> bool:
         """Whether other processes see what is written: after ``share_memory_``, of a file mapped with ``shared``, and on a GPU."""
@@ -202,9 +202,9 @@ class UntypedStorage(_C.StorageBase):
         if n < 0:
             raise RuntimeError(f"resize_: a storage has 0 bytes or more, got {n}")
         if not self.resizable():
-            raise RuntimeError("resize_: its memory is on a GPU, is shared, or belongs to an array or a buffer, and cannot be resized; clone() it")
+            raise RuntimeError("resize_: its memory is shared, or belongs to an array or a buffer, and cannot be resized; clone() it")
         if n > self._room:
-            new = _C._storage_new(UntypedStorage, max(n, self._room * 3 // 2), 0)
+            new = _C._storage_new(UntypedStorage, max(n, self._room * 3 // 2), self._device_number)
             _C._storage_move(self, new)
         _C._storage_set_bytes(self, n)
         return self

@@ -26,7 +26,17 @@ static int new_storage(ac_device d, int64_t bytes, char **data, void **block) {
 }
 static void free_storage(void *block) { ac_gpu_free(block); }
 
-const ac_gpu_memory_hooks ac_cuda_memory = {new_storage, free_storage};
+static int copy_memory(ac_device d, char *to, const char *from, int64_t bytes) {
+    ac_gpu_scope scope;
+    if (bytes == 0) return 0;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    CUresult result = ac_cu.cuMemcpyDtoDAsync_v2((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
+                                                 (size_t)bytes, ac_gpu_stream(d));
+    ac_gpu_leave(&scope);
+    return ac_cu_check(result, "copying memory");
+}
+
+const ac_gpu_memory_hooks ac_cuda_memory = {new_storage, free_storage, copy_memory};
 
 ac_gpu_block *ac_gpu_block_of(const ac_storage *s) {
     if (s->moved && s->moved->keeps) s = s->moved->keeps; /* whose memory it has taken over */

@@ -102,14 +102,7 @@ static ac_gpu_kernel copies[AC_N_OPMATHS] = {{.image = AC_IMAGE_ELEMENTWISE, .na
                                              {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_i64"}};
 
 static int move_bytes(ac_tensor *to, const ac_tensor *from) {
-    ac_gpu_scope scope;
-    ac_device d = ac_device_of(to);
-    size_t bytes = (size_t)(to->numel * ac_itemsize(to->dtype));
-    AC_TRY(ac_gpu_enter(d, &scope));
-    CUresult result = ac_cu.cuMemcpyDtoDAsync_v2((CUdeviceptr)(uintptr_t)ac_data(to),
-                                                 (CUdeviceptr)(uintptr_t)ac_data(from), bytes, ac_gpu_stream(d));
-    ac_gpu_leave(&scope);
-    return ac_cu_check(result, "a copy on the GPU");
+    return ac_gpu_memory.copy(ac_device_of(to), ac_data(to), ac_data(from), to->numel * ac_itemsize(to->dtype));
 }
 
 int ac_gpu_copy(ac_tensor *to, const ac_tensor *from) {

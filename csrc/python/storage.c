@@ -221,7 +221,7 @@ static PyObject *storage_set_bytes(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OL", &o, &bytes)) return NULL;
     ac_storage *s = storage_of(o);
     if (!s) return NULL;
-    if (s->exported || s->device != AC_CPU || bytes < 0 || bytes > ac_storage_room(s))
+    if (s->exported || s->device == AC_META || bytes < 0 || bytes > ac_storage_room(s))
         return PyErr_SetString(PyExc_RuntimeError, "the storage cannot have that many bytes"), NULL;
     AC_PY_TRY(ac_storage_set_bytes(s, bytes));
     Py_RETURN_NONE;
@@ -234,9 +234,9 @@ static PyObject *storage_move(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OO", &o, &other)) return NULL;
     ac_storage *s = storage_of(o), *to = s ? storage_of(other) : NULL;
     if (!to) return NULL;
-    if (s == to || (to->moved && to->moved->keeps) || s->device != AC_CPU || to->device != AC_CPU ||
+    if (s == to || (to->moved && to->moved->keeps) || s->device == AC_META || to->device != s->device ||
         ac_storage_room(to) < ac_storage_room(s))
-        return PyErr_SetString(PyExc_RuntimeError, "a storage moves to new memory of the CPU that is large enough"),
+        return PyErr_SetString(PyExc_RuntimeError, "a storage moves to new memory of its device that is large enough"),
                NULL;
     AC_PY_TRY(ac_settle_storage(s));
     AC_PY_TRY(ac_storage_move(s, to));

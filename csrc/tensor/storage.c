@@ -16,10 +16,14 @@ static int no_gpu(ac_device device, int64_t bytes, char **data, void **block) {
     return ac_fail(AC_RUNTIME, "%s is not in use: CUDA was not initialised", ac_device_name(device));
 }
 static void no_release(void *block) { (void)block; }
+static int no_copy(ac_device device, char *to, const char *from, int64_t bytes) {
+    (void)to, (void)from;
+    return no_gpu(device, bytes, NULL, NULL);
+}
 int64_t ac_deferred_scales;
 ac_storage *ac_waiting_result;
 void (*ac_note_write)(ac_storage *s);
-ac_gpu_memory_hooks ac_gpu_memory = {no_gpu, no_release};
+ac_gpu_memory_hooks ac_gpu_memory = {no_gpu, no_release, no_copy};
 ac_storage_hooks ac_storage_object = {no_release, no_release};
 
 const char *ac_device_name(ac_device d) {
@@ -109,8 +113,9 @@ static ac_storage_moved *moved_of(ac_storage *s) {
 int ac_storage_move(ac_storage *s, ac_storage *to) {
     ac_storage_moved *mine = moved_of(s), *its = mine ? moved_of(to) : NULL;
     if (!its) return -1;
-    AC_ASSERT(s != to && !its->keeps && s->device == AC_CPU && to->device == AC_CPU && its->room >= mine->room);
-    if (mine->room) memcpy(to->data, s->data, (size_t)mine->room);
+    AC_ASSERT(s != to && !its->keeps && s->device == to->device && its->room >= mine->room);
+    if (ac_is_gpu(s->device)) AC_TRY(ac_gpu_memory.copy(s->device, to->data, s->data, mine->room));
+    else if (mine->room) memcpy(to->data, s->data, (size_t)mine->room);
     its->keeps = mine->keeps; /* it keeps what was kept before */
     mine->keeps = ac_storage_retain(to);
     mine->room = its->room;

@@ -83,6 +83,7 @@ extern void (*ac_note_write)(ac_storage *s);
 typedef struct {
     int (*alloc)(ac_device device, int64_t bytes, char **data, void **block);
     void (*release)(void *block);
+    int (*copy)(ac_device device, char *to, const char *from, int64_t bytes); /* within it, queued */
 } ac_gpu_memory_hooks;
 extern ac_gpu_memory_hooks ac_gpu_memory;
 
@@ -93,9 +94,9 @@ ac_storage *ac_storage_wrap(void *data, int64_t bytes, void (*release)(void *), 
 ac_storage *ac_storage_retain(ac_storage *s);
 void ac_storage_release(ac_storage *s);
 
-/* s, on the CPU, takes over the memory of `to` (retained), which is new and has room for all that s has; it is copied,
- * beyond s->bytes too, since tensors may reach further. The memory before stays until s dies: a kernel outside the
- * lock may be reading it. */
+/* s takes over the memory of `to` (retained) on the same device, which is new and has room for all that s has; it is
+ * copied, beyond s->bytes too, since tensors may reach further. The memory before stays until s dies: a kernel outside
+ * the lock, or on a GPU, may be reading it. */
 int ac_storage_move(ac_storage *s, ac_storage *to) AC_CHECKED;
 /* Bytes that the memory has: at least s->bytes. */
 static inline int64_t ac_storage_room(const ac_storage *s) { return s->moved ? s->moved->room : s->bytes; }

@@ -7,6 +7,19 @@
 #include <math.h>
 #include <string.h>
 
+/* A sum of many numbers in blocks: its error grows with the number of blocks, not with that of numbers. */
+typedef struct {
+    double whole, block;
+    int64_t n;
+} blocked;
+
+static void add_number(blocked *b, double x) {
+    enum { BLOCK = 1024 };
+    b->block += x;
+    if (++b->n % BLOCK == 0) b->whole += b->block, b->block = 0;
+}
+static double sum_of(const blocked *b) { return b->whole + b->block; }
+
 /* -- mse ------------------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -96,7 +109,7 @@ int ac_cpu_nll_loss(const ac_run *r) {
     ATTRS(nll);
     const ac_tensor *x = r->in[0], *target = r->in[1], *weight = r->in[2];
     nll_layout l = nll_layout_of(x, target);
-    double loss = 0, total = 0;
+    blocked losses = {0}, weights = {0};
     for (int64_t i = 0; i < target->numel; i++) {
         int64_t class;
         double w = sample_weight(&l, target, weight, a->ignore_index, i, &class), one = 0;
@@ -104,9 +117,11 @@ int ac_cpu_nll_loss(const ac_run *r) {
         if (class != a->ignore_index)
             one = -w * ac_read_double(ac_data(x), x->dtype, ac_space_offset(&l.samples, i) + class * l.class_stride);
         if (a->reduction == AC_REDUCE_NONE) ac_write_double(ac_data(r->out[0]), r->out[0]->dtype, i, one);
-        loss += one, total += w;
+        add_number(&losses, one);
+        add_number(&weights, w);
     }
     if (a->reduction == AC_REDUCE_NONE) return 0;
+    double loss = sum_of(&losses), total = sum_of(&weights);
     ac_write_double(ac_data(r->out[0]), r->out[0]->dtype, 0, a->reduction == AC_REDUCE_MEAN ? loss / total : loss);
     return 0;
 }
@@ -117,15 +132,16 @@ int ac_cpu_nll_loss_backward(const ac_run *r) {
     ac_tensor *dx = r->out[0];
     nll_layout l = nll_layout_of(dx, target);
     ac_space grads = ac_space_of(g, UINT32_MAX);
-    double total = 0, scale = 1;
+    blocked weights = {0};
+    double scale = 1;
     ac_attrs_full zero = {.value = {AC_INT, {0}}};
     ac_run clear = {.out = r->out, .n_out = 1, .attrs = &zero};
     AC_TRY(ac_cpu_fill(&clear));
     for (int64_t i = 0; a->reduction == AC_REDUCE_MEAN && i < target->numel; i++) {
         int64_t class;
-        total += sample_weight(&l, target, weight, a->ignore_index, i, &class);
+        add_number(&weights, sample_weight(&l, target, weight, a->ignore_index, i, &class));
     }
-    if (a->reduction == AC_REDUCE_MEAN) scale = 1 / total;
+    if (a->reduction == AC_REDUCE_MEAN) scale = 1 / sum_of(&weights);
     for (int64_t i = 0; i < target->numel; i++) {
         int64_t class;
         double w = sample_weight(&l, target, weight, a->ignore_index, i, &class);
@@ -227,13 +243,17 @@ static int check_targets(const entropy_call *c) {
 /* Of samples without weight the mean is nan, also where label smoothing leaves a loss. */
 static void join_losses(const entropy_call *c, int64_t n) {
     ac_tensor *out = c->r->out[0];
-    double loss = 0, *totals = ac_data(c->r->out[2]);
-    totals[0] = totals[1] = 0;
+    double *totals = ac_data(c->r->out[2]);
+    blocked losses = {0}, weights = {0};
+    totals[1] = 0;
     for (int64_t i = 0; i < n; i++) {
         if (c->a->reduction == AC_REDUCE_NONE) ac_write_double(ac_data(out), out->dtype, i, c->each[2 * i]);
-        loss += c->each[2 * i], totals[0] += c->each[2 * i + 1];
+        add_number(&losses, c->each[2 * i]);
+        add_number(&weights, c->each[2 * i + 1]);
     }
     for (int64_t j = 0; j < c->l.classes; j++) totals[1] += class_weight(c->weight, j);
+    double loss = sum_of(&losses);
+    totals[0] = sum_of(&weights);
     if (c->a->reduction == AC_REDUCE_NONE) return;
     if (c->a->reduction == AC_REDUCE_MEAN) loss = (totals[0] == 0 ? 0 : loss) / totals[0];
     ac_write_double(ac_data(out), out->dtype, 0, loss);
