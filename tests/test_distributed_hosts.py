@@ -137,6 +137,39 @@ def test_a_rank_on_another_host_that_fails(hosts, tmp_path):
     assert done.returncode != 0 and "ValueError: a bad batch" in done.stderr, done.stderr
 
 
+LATE = """
+import os, sys, time
+from datetime import timedelta
+import ampc.distributed as dist
+from ampc.distributed import _arrival
+_arrival.LEAST = 3
+for _ in range(int(sys.argv[1])):
+    dist.init_process_group()
+    dist.destroy_process_group()
+if os.environ["RANK"] == "1":
+    time.sleep(30)
+dist.init_process_group(timeout=timedelta(seconds=3))
+"""
+
+
+@pytest.mark.parametrize("size, before, text", [(2, 0, "rank 1 has not called it within 3 s; those that have are on ampc"),
+                                                (2, 1, "rank 1 has not called it within 3 s; those that have are on ampc"),
+                                                (4, 0, "local rank 1 has not called it within 3 s")])
+def test_a_rank_of_another_host_that_does_not_come(hosts, tmp_path, size, before, text):
+    """Each time that the processes connect. MPI's own start would wait for it without a word. Who is on its host names it first."""
+    (tmp_path / "train.py").write_text(LATE)
+    done = hosts(size, tmp_path / "train.py", before, timeout=25)
+    assert done.returncode != 0 and f"DistNetworkError: init_process_group: {text}" in done.stderr, done.stderr
+
+
+def test_a_launcher_that_cannot_be_reached(hosts, tmp_path):
+    """The processes come together without it."""
+    (tmp_path / "train.py").write_text("import os\nos.environ['AMPC_MEETING'] = '127.0.0.1:1'\n"
+                                       "from ampc.distributed import _arrival\n_arrival.CONNECT = 0.1\n" + FAILS)
+    done = hosts(2, tmp_path / "train.py")
+    assert done.returncode != 0 and "ValueError: a bad batch" in done.stderr, done.stderr
+
+
 RESTARTED = """
 import os, signal, socket
 from datetime import timedelta

@@ -166,7 +166,7 @@ def test_the_benchmarks_report(monkeypatch, tmp_path):
     found = {"rounds": {"all_reduce 4096": [{"ampc": 3e-6, "mpi4py": 4e-6, "torch": 1e-4}] * 3, "step 32": [step]}, "timelines": [[line, line]],
              "date": "2000-01-01", "machine": "a CPU", "load_before": 0, "load_after": 0, "ampc": "1", "torch": "2", "mpi4py": "4", "commit": "c" * 40}
     text = report.text(found)
-    assert "| 4 KB | 3.0 us | 4.0 us | 100.0 us | **0.75** (0.75 to 0.75) | 0.03 (0.03 to 0.03) |" in text
+    assert "| 4 KB | 3.0 us | 4.0 us | 100.0 us | **0.75** (0.75 to 0.75) | 0.03 (0.03 to 0.03) | 3.0 us / 4.0 us: 0.75 |" in text
     assert "nothing exchanged | 0.89 (0.89 to 0.89) | 1.00 (1.00 to 1.00) |" in text
     assert "| **0.80** (0.80 to 0.80) | 0.80 (0.80 to 0.80) |" in text and "at most 0.8 | 0.80 (0.80 to 0.80) |" in text and "89%" in text
     assert "Not measured yet" in report.text(None)

@@ -197,7 +197,7 @@ OPERATORS = """    def __add__(self, other: Any) -> Tensor: ...
 
 
 def core_stub() -> str:
-    text = HEAD.format(doc="The C core.").replace("Union\n", "Union, overload\n") + "from typing_extensions import Self\n\nfrom ._device import Size, device\nfrom .autograd.hooks import RemovableHandle\n\n"
+    text = HEAD.format(doc="The C core.").replace("Union\n", "Union, overload\n") + "from typing_extensions import Self\n\nfrom ._tensor.device import Size, device\nfrom .autograd.hooks import RemovableHandle\n\n"
     text += "class dtype:\n    name: builtins.str\n    itemsize: builtins.int\n    is_floating_point: builtins.bool\n"
     text += "    is_complex: builtins.bool\n    is_signed: builtins.bool\n    numpy_dtype: Any\n\n"
     names = [n for n, v in vars(_C).items() if isinstance(v, _C.dtype)]

@@ -38,7 +38,7 @@ def is_open_mpi(program: str) -> bool:
     return "open mpi" in (said.stdout + said.stderr).lower() or "openrte" in said.stdout.lower()
 
 
-PASSED_ON = ("OMP_NUM_THREADS", "PYTHONPATH", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RESTART_COUNT")  # to other hosts
+PASSED_ON = ("OMP_NUM_THREADS", "PYTHONPATH", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RESTART_COUNT", "AMPC_MEETING")  # to other hosts
 
 
 def command(nproc: int, program: List[str], hostfile: Optional[str] = None) -> List[str]:

@@ -1,31 +1,79 @@
-"""The processes of this host come to ``init_process_group``. Within MPI's own start nobody could be told who is missing: it waits for all, without
-Python and without an end.
+"""The processes come to ``init_process_group``. Within MPI's own start nobody could be told who is missing: it waits for all, without Python and
+without an end.
 
-Open MPI's launcher has a folder for its processes of each host, and removes it after them. Each process leaves a file there."""
+Open MPI's launcher has a folder for its processes of each host, and removes it after them. Each process leaves a file there. Those of several hosts
+also tell `ampc run`, which has started them: it keeps a store, and says in a variable where."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import socket
 import time
-from typing import List
+from datetime import timedelta
+from typing import Any, List, Optional, Tuple
 
 from .errors import DistNetworkError
+from .stores import Store
 
 FOLDER, JOB = "PMIX_SERVER_TMPDIR", "PMIX_NAMESPACE"  # variables of Open MPI's launcher
 LOCAL_RANK, LOCAL_SIZE, SIZE = "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"
+RANK = "OMPI_COMM_WORLD_RANK"
 PAUSE, LOOK = 0.005, 1.0  # seconds between two looks for files, and for processes
 LEAST = 10.0  # seconds that processes may take to start, whatever an operation may take
+MEETING = "AMPC_MEETING"  # the variable: addresses and port of the launcher's store, as in 10.0.0.1,10.1.0.1:4000
+CONNECT = 5.0  # seconds for a connection to it
 _calls = itertools.count()
 
 
 def meet(seconds: float) -> None:
-    """Waits until all processes of this host have come. DistNetworkError that names those which have ended, or are not here within ``seconds``, or
-    LEAST. Without Open MPI's launcher nothing is done."""
+    """Waits until all processes of this host have come, and those of others where `ampc run` has started them. DistNetworkError that names those
+    which have ended, or are not here within ``seconds``, or LEAST. Without Open MPI's launcher nothing is done."""
     seconds = max(seconds, LEAST)
     if not all(name in os.environ for name in (FOLDER, JOB, LOCAL_RANK, LOCAL_SIZE, SIZE)):
         return
-    name = os.path.join(os.environ[FOLDER], f"ampc.{os.environ[JOB]}.{next(_calls)}.")
+    name = f"{os.environ[JOB]}.{next(_calls)}."
+    store = _store(CONNECT) if os.environ[LOCAL_SIZE] != os.environ[SIZE] and os.environ.get(MEETING) else None
+    if store is not None:
+        store.set(name + os.environ[RANK], socket.gethostname())
+    _meet_here(os.path.join(os.environ[FOLDER], f"ampc.{name}"), seconds)
+    if store is not None:
+        _meet_others(store, name, seconds)
+
+
+def listen_for_ranks(addresses: List[str]) -> Tuple[Any, str]:
+    """What the launcher keeps while its processes run, and the value of MEETING for them."""
+    from ._tcp_store import Server
+
+    server = Server(0)
+    return server, f"{','.join(addresses)}:{server.port}"
+
+
+def _store(seconds: float) -> Optional[Store]:
+    """The launcher's; None where it cannot be reached, as over a firewall."""
+    from ._tcp_store import TCPStore
+
+    hosts, _, port = os.environ[MEETING].rpartition(":")
+    for host in hosts.split(","):
+        with contextlib.suppress(DistNetworkError):
+            return TCPStore(host, int(port), timeout=timedelta(seconds=seconds))
+    return None
+
+
+def _meet_others(store: Store, name: str, seconds: float) -> None:
+    """The processes of other hosts."""
+    everybody, begin = [name + str(rank) for rank in range(int(os.environ[SIZE]))], time.monotonic()
+    while not store.check(everybody):
+        if time.monotonic() - begin >= seconds:
+            missing = [rank for rank, key in enumerate(everybody) if not store.check([key])]
+            here = {host.decode() for host in store.multi_get([key for rank, key in enumerate(everybody) if rank not in missing])}
+            raise DistNetworkError(f"init_process_group: {_named(missing, 'rank')} not called it within {seconds:g} s; those that have are on "
+                                   f"{', '.join(sorted(here))}")
+        time.sleep(PAUSE)
+
+
+def _meet_here(name: str, seconds: float) -> None:
     try:
         open(name + os.environ[LOCAL_RANK], "w").close()
     except OSError:  # it is not ours to write to
@@ -45,10 +93,10 @@ def meet(seconds: float) -> None:
         time.sleep(PAUSE)
 
 
-def _named(local: List[int]) -> str:
-    what = "rank" if os.environ[LOCAL_SIZE] == os.environ[SIZE] else "local rank"
-    more = len(local) > 1
-    return f"{what}{'s' * more} {', '.join(map(str, local))} {'have' if more else 'has'}"
+def _named(ranks: List[int], what: str = "") -> str:
+    what = what or ("rank" if os.environ[LOCAL_SIZE] == os.environ[SIZE] else "local rank")
+    more = len(ranks) > 1
+    return f"{what}{'s' * more} {', '.join(map(str, ranks))} {'have' if more else 'has'}"
 
 
 def _sees_all() -> bool:

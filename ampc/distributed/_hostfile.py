@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, NoReturn, Optional, Tuple
+from typing import Dict, Iterator, List, NoReturn, Optional, Tuple
 
 from .._process.launcher import CannotStart
 
@@ -63,6 +63,11 @@ def _lines(file: str) -> Iterator[_Line]:
                     yield _Line(file, number, text)
     except OSError as error:
         raise CannotStart(f"the list of hosts cannot be read: {error}") from None
+
+
+def names_of(file: str, open_mpi: bool) -> List[str]:
+    """The hosts that a file names. CannotStart as ``hosts_of``."""
+    return [(line.read_for_open_mpi() if open_mpi else line.read_for_mpich())[0] for line in _lines(file)]
 
 
 def hosts_of(file: str, nproc: int, open_mpi: bool) -> int:

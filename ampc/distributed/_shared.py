@@ -18,7 +18,7 @@ from .reductions import ReduceOp
 
 BUFFER = 1 << 20  # bytes of a buffer; each rank has two in each group
 MOST = 256  # ranks of a host that share memory
-SPINS = 100  # looks at a counter before a thread yields its core, and then sleeps, where each rank has a core
+SPINS = 100  # looks at a counter before a thread gives Python's lock back, looks on for some microseconds, and sleeps, where each rank has a core
 MEET, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST = range(5)
 _NAMES = "barrier", "all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor", "broadcast"  # of what runs at once
 _LINE = 128  # bytes of a rank's counters

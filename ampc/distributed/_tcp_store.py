@@ -23,11 +23,15 @@ _servers: weakref.WeakValueDictionary[int, Server] = weakref.WeakValueDictionary
 class Server:
     """Runs the operations of its clients, each in a thread."""
 
-    def __init__(self, port: int, descriptor: Optional[int]) -> None:
+    def __init__(self, port: int, descriptor: Optional[int] = None) -> None:
         self.shared = Shared()
         self._listener = socket.create_server(("", port), backlog=512) if descriptor is None else socket.socket(fileno=descriptor)
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name="ampc.distributed.TCPStore", daemon=True).start()
+
+    def close(self) -> None:
+        """Takes no more clients."""
+        self._listener.close()
 
     def _accept(self) -> None:
         while True:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .._names.missing import absent_from
 from .._process import launcher as _launcher
-from ._hostfile import hosts_of
+from . import _arrival
+from ._hostfile import hosts_of, names_of
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
 
@@ -85,12 +88,27 @@ def start_all(nproc: int, command: List[str], max_restarts: int = 0, hostfile: O
         print(f"ampc run: {nproc} processes share {cores} cores; each waits for the others in turn, so this may take very long",
               file=sys.stderr, flush=True)
     variables = {**_launcher.environment(on_a_host, os.environ), "TORCHELASTIC_MAX_RESTARTS": str(max_restarts)}
+    server = None
+    if hostfile is not None:
+        server, variables[_arrival.MEETING] = _arrival.listen_for_ranks(_own_addresses(names_of(hostfile, _launcher.is_open_mpi(line[0]))))
     for count in range(max_restarts + 1):
         status, wanted = _run_once(line, {**variables, "TORCHELASTIC_RESTART_COUNT": str(count)})
         if status == 0 or wanted or count == max_restarts:
             break
         print(f"ampc run: the processes have ended with status {status}; restart {count + 1} of {max_restarts}", file=sys.stderr, flush=True)
+    if server is not None:
+        server.close()
     return status
+
+
+def _own_addresses(hosts: List[str]) -> List[str]:
+    """This host's addresses, as these hosts see it."""
+    found: List[str] = []
+    for host in hosts:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host.rpartition("@")[2], 9))  # nothing is sent
+            found.append(probe.getsockname()[0])
+    return sorted(set(found), key=lambda address: address.startswith("127.")) or ["127.0.0.1"]
 
 
 def _end_with_parent() -> None:
