@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from typing_extensions import Self
 
-from ._device import Size, device
+from ._tensor.device import Size, device
 from .autograd.hooks import RemovableHandle
 
 class dtype:
