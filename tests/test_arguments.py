@@ -283,3 +283,10 @@ def test_that_label_has_a_gradient():
     plain, = ampc.autograd.grad(ampc.nn.functional.cross_entropy(x, ampc.tensor(1)), x)
     again, = ampc.autograd.grad(ampc.nn.functional.cross_entropy(x, ampc.tensor([1])), x)
     assert ampc.equal(plain, again) and plain.abs().sum() > 0
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("loss, classes", [("multi_margin_loss", [-1, 0]), ("multi_margin_loss", [0, 4]), ("multilabel_margin_loss", [[-2, 0, 0, 0]] * 2)])
+def test_classes_of_margins_out_of_range(loss, classes):
+    with pytest.raises(RuntimeError, match=f"{loss}: classes must lie between (0|-1) and 3"):
+        getattr(ampc.nn.functional, loss)(ampc.zeros(2, 4), ampc.tensor(classes))

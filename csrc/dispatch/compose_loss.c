@@ -302,6 +302,12 @@ static int need_scores(const char *what, const ac_tensor *x, const ac_tensor *ta
                    ac_shape_text(target, tt), ac_dtypes[target->dtype].name);
 }
 
+/* Whether a class lies outside of [low, classes); a GPU says so where it is read. */
+static bool leaves_classes(ac_scratch *s, T target, int low, int64_t classes) {
+    return ac_device_of(target) == AC_CPU &&
+           ac_c_any(s, BIN(logical_or, BIN(lt, target, NUM(low)), BIN(ge, target, NUM((double)classes))));
+}
+
 /* One score is a vector of them. */
 static T as_scores(ac_scratch *s, T x, T target) {
     return x->ndim == 0 && target->ndim == 0 ? ac_c_unsqueeze(s, x, 0) : x;
@@ -332,6 +338,8 @@ COMPOSE(multi_margin_loss) {
     int64_t rows = x->shape[0], classes = x->shape[1];
     ac_dims column = {2, {rows, 1}}, vector = {1, {rows}};
     T target = ac_c_reshape(s, in[1], &column);
+    if (target && leaves_classes(s, target, 0, classes))
+        REFUSE(AC_RUNTIME, "multi_margin_loss: classes must lie between 0 and %" PRId64, classes - 1);
     ac_attrs_index_dim along = {1}, first = {0};
     T own = ac_c_call(s, AC_OP_gather, &along, 2, x, target);
     T each = UN(relu, ADD(SUB(x, own), NUM(ac_scalar_double(a->margin)))); /* its slope at 0 is 0 */
@@ -354,8 +362,7 @@ COMPOSE(multilabel_margin_loss) {
     T x = as_rows(s, scores), target = as_rows(s, classes_of);
     if (!x || !target) return NULL;
     int64_t classes = x->shape[1];
-    if (ac_device_of(target) == AC_CPU &&
-        ac_c_any(s, BIN(logical_or, BIN(lt, target, NUM(-1)), BIN(ge, target, NUM((double)classes)))))
+    if (leaves_classes(s, target, -1, classes))
         REFUSE(AC_RUNTIME, "multilabel_margin_loss: classes must lie between -1 and %" PRId64, classes - 1);
     ac_attrs_cumulative along = {1, AC_NO_DTYPE};
     ac_attrs_index_dim gathered = {1};
