@@ -1,6 +1,7 @@
 """Packed copies of float32 weights: kept where products of few rows read a weight again and again, never stale, and the same results bit for
 bit as without them."""
 
+import ctypes
 import gc
 import signal
 import threading
@@ -243,3 +244,14 @@ def test_interrupts_leave_no_half_packed_copy():
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
     assert happened == 100
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["asked for before", "asked for after"])
+def test_who_has_the_address_may_write(early):
+    """As in torch, what is written at data_ptr() is what products read."""
+    weight, x = ampc.randn(64, 64, requires_grad=True), ampc.randn(32, 64)
+    address = weight.data_ptr() if early else 0
+    often(lambda: F.linear(x, weight))
+    assert copies() == (not early)
+    ctypes.memset(address or weight.data_ptr(), 0, 64 * 64 * 4)
+    assert not F.linear(x, weight).any()

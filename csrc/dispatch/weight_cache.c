@@ -65,6 +65,7 @@ static bool packs_for_few_rows(const ac_run *run) {
     enum { MOST_ROWS = 256 };
     const ac_tensor *x = run->in[0], *w = run->in[1];
     int64_t k = x->ndim ? x->shape[x->ndim - 1] : 0, rows = k ? x->numel / k : 0, columns = k ? w->numel / k : 0;
+    if (w->storage->addressed) return false; /* somebody may write it, unseen, as scripts without autocast may */
     return x->dtype == AC_float32 && w->dtype == AC_float32 && (ac_device_of(x) | ac_device_of(w)) == AC_CPU &&
            rows > AC_THIN_LANES && columns > AC_THIN_LANES && rows <= MOST_ROWS;
 }
