@@ -188,3 +188,60 @@ def test_a_group_takes_a_store():
             "assert dist.get_pg_count() == 1\ndist.destroy_process_group()\n")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env={**os.environ, "PYTHONPATH": ROOT_OF_AMPC})
     assert done.returncode == 0, done.stderr
+
+
+def test_a_server_that_does_not_answer(monkeypatch):
+    """An operation ends although the server says nothing, and what it says later is no answer to the next one."""
+    from ampc.distributed import _sockets, _tcp_store
+
+    monkeypatch.setattr(_tcp_store, "ANSWER", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        made = []
+        threading.Thread(target=lambda: made.append(dist.TCPStore("127.0.0.1", listener.getsockname()[1], timeout=SHORT)), daemon=True).start()
+        end, _ = listener.accept()
+        _sockets.receive_bytes(end)
+        _sockets.send_bytes(end, dist.stores.joined([b"g", b"1"]))
+        while not made:
+            threading.Event().wait(0.01)
+        with pytest.raises(dist.DistNetworkError, match="the server at 127.0.0.1:[0-9]+ has not answered within 0.4 s"):
+            made[0].get("a")
+        _sockets.send_bytes(end, dist.stores.joined([b"g", b"late"]))
+
+        def answer():
+            other, _ = listener.accept()
+            _sockets.receive_bytes(other)
+            _sockets.send_bytes(other, dist.stores.joined([b"g", b"new"]))
+
+        threading.Thread(target=answer, daemon=True).start()
+        assert made[0].get("a") == b"new"
+
+
+ENDS_FIRST = """
+import threading
+from datetime import timedelta
+import ampc.distributed as dist
+dist.init_process_group("gloo")
+rank, port = dist.get_rank(), [0]
+if rank == 0:
+    store = dist.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=5))
+    port = [store.port]
+dist.broadcast_object_list(port, 0)
+if rank == 1:
+    store = dist.TCPStore("127.0.0.1", port[0], None, False, timedelta(seconds=5))
+dist.barrier()
+if rank == 1:
+    threading.Event().wait(0.5)
+    store.set("a", "b")
+    assert store.get("a") == b"b"
+dist.destroy_process_group()
+"""
+
+
+def test_the_master_ends_first(tmp_path):
+    """A process that has come to its end waits for the others, and its store answers them meanwhile."""
+    pytest.importorskip("mpi4py")
+    from test_distributed import start
+
+    (tmp_path / "train.py").write_text(ENDS_FIRST)
+    done = start(2, tmp_path / "train.py", timeout=20, PYTHONPATH=ROOT_OF_AMPC)
+    assert done.returncode == 0, done.stderr

@@ -77,14 +77,21 @@ def listen_to_the_end(board: Any, size: int, finish: Callable[[], Any]) -> None:
             _linger()
         else:
             board.leave(ends=True)
+            if _is_at(_terminated):  # whoever ends this process now interrupts no call of the script
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
             finish()
 
     if spawned.folder is None:
         atexit.register(end)
     else:
         spawned.ended = end
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    if _is_at(signal.SIG_DFL):
         signal.signal(signal.SIGTERM, _terminated)
+
+
+def _is_at(handler: Any) -> bool:
+    """Whether SIGTERM is handled so, and this thread may change it."""
+    return threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is handler
 
 
 def _fail(error: BaseException) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import time
 import zlib
 from array import array
 from typing import TYPE_CHECKING, Any, Dict, List
@@ -48,8 +49,17 @@ def start() -> Any:
         _drop_names(MPI)
     _found["board"] = Board(MPI, MPI.COMM_WORLD)
     _found["MPI"] = MPI
-    _ends.listen_to_the_end(_found["board"], MPI.COMM_WORLD.size, MPI.Finalize if started_here else bool)
+    _ends.listen_to_the_end(_found["board"], MPI.COMM_WORLD.size, (lambda: _finish(MPI)) if started_here else bool)
     return MPI
+
+
+def _finish(MPI: Any) -> None:
+    """Ends MPI once all ranks are about to. MPI's own end waits for them, too, but it stops all threads of Python meanwhile: those of a
+    TCPStore, which other ranks may still ask."""
+    others = MPI.COMM_WORLD.Ibarrier()
+    while not others.Test():
+        time.sleep(0.005)
+    MPI.Finalize()
 
 
 def _drop_names(MPI: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 import time
-from typing import Callable, NoReturn
+from typing import Any, Callable, NoReturn
 
 MOST_BYTES = 1 << 30  # of a message; a longer one is of somebody who speaks of something else
 
@@ -28,6 +29,23 @@ def connected(host: str, port: int, seconds: float, late: Callable[[OSError], No
             if time.monotonic() >= end_by:
                 late(error)
         time.sleep(0.02)
+
+
+def serve(listener: socket.socket, answer: Callable[[socket.socket], Any], name: str) -> None:
+    """Accepts connections until the listener is closed, in a thread; ``answer(connection)`` runs in one of its own for each."""
+
+    def run(f: Callable[..., Any], *args: Any) -> None:
+        threading.Thread(target=f, args=args, name=name, daemon=True).start()
+
+    def accept() -> None:
+        while True:
+            try:
+                end, _ = listener.accept()
+            except OSError:
+                return
+            run(answer, without_delay(end))
+
+    run(accept)
 
 
 def send_bytes(to: socket.socket, data: bytes) -> None:

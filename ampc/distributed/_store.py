@@ -50,15 +50,7 @@ class Server:
         self._meetings: Dict[str, Tuple[List[int], Dict[int, Any]]] = {}  # ranks, and what those have said that came
         self._told: List[Any] = []  # what all ranks are told, for those that come later
         self._listener = socket.create_server(("", port), backlog=size)
-        threading.Thread(target=self._accept, name="ampc.distributed.store", daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                end, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(_sockets.without_delay(end),), name="ampc.distributed.store", daemon=True).start()
+        _sockets.serve(self._listener, self._serve, "ampc.distributed.store")
 
     def _serve(self, end: socket.socket) -> None:
         hello = _receive(end)

@@ -10,12 +10,13 @@ import weakref
 from datetime import timedelta
 from typing import List, NoReturn, Optional, Sequence
 
-from ._sockets import connected, receive_bytes, send_bytes, without_delay
+from ._sockets import connected, receive_bytes, send_bytes, serve
 from .errors import DistNetworkError, DistStoreError
 from .stores import Answer, Shared, Store, fields, joined
 from .work import seconds_of
 
 JOINED = b"init/"  # the key that counts those that have connected
+ANSWER = 10.0  # seconds that an answer takes at most, beside those that the operation waits
 NOT_YET, GOOD, WRONG = b"n", b"g", b"w"
 _servers: weakref.WeakValueDictionary[int, Server] = weakref.WeakValueDictionary()  # of this process, by port
 
@@ -27,19 +28,11 @@ class Server:
         self.shared = Shared()
         self._listener = socket.create_server(("", port), backlog=512) if descriptor is None else socket.socket(fileno=descriptor)
         self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, name="ampc.distributed.TCPStore", daemon=True).start()
+        serve(self._listener, self._serve, "ampc.distributed.TCPStore")
 
     def close(self) -> None:
         """Takes no more clients."""
         self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                end, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(without_delay(end),), name="ampc.distributed.TCPStore", daemon=True).start()
 
     def _serve(self, end: socket.socket) -> None:
         with end:
@@ -111,16 +104,18 @@ class TCPStore(Store):
     def _do(self, operation: str, args: Sequence[bytes], seconds: float) -> Answer:
         with self._lock:
             if self._process != os.getpid():  # nor has a forked process its parent's connection
-                self._end, self._process = self._connect(), os.getpid()
+                self._end = self._connect()
+            self._process = 0  # until its answer is here: after an error, or Ctrl-C, it could be taken for that of a later operation
+            most, server = seconds + ANSWER, f"TCPStore: the server at {self.host}:{self.port}"
             try:
+                self._end.settimeout(most)
                 send_bytes(self._end, joined([operation.encode(), repr(seconds).encode(), *args]))
                 kind, *answer = fields(receive_bytes(self._end))
+            except socket.timeout:
+                raise DistNetworkError(f"{server} has not answered within {most:g} s") from None
             except (OSError, EOFError) as error:
-                why = error or "it has closed the connection"
-                raise DistNetworkError(f"TCPStore: the server at {self.host}:{self.port} is gone ({why})") from None
-            except BaseException:  # Ctrl-C: the answer is still to come
-                self._process = 0
-                raise
+                raise DistNetworkError(f"{server} is gone ({error or 'it has closed the connection'})") from None
+            self._process = os.getpid()
         if kind == WRONG:
             raise ValueError(answer[0].decode())
         return None if kind == NOT_YET else answer
