@@ -46,3 +46,10 @@ def test_losses_that_say_nothing_of_divergence():
         scaler = GradScaler("cuda" if ON_GPU else "cpu")
         scaler.scale(of_loss(float("nan"))).backward()  # the scaler skips this step
     assert not doctor.reports()
+
+
+def test_the_doctor_says_it_alone():
+    w = ampc.full((1,), 3e38, requires_grad=True)
+    with pytest.warns(doctor.DoctorWarning, match="mul returned inf"), ampc.doctor():
+        (w * 10).sum().backward()
+    assert not doctor.reports()

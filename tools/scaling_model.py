@@ -67,7 +67,7 @@ def fitted(times: Dict[int, float]) -> Link:
     """The link whose ring of two ranks fits these seconds by bytes best, by the squares of relative errors."""
     rows = np.array([[2 / seconds, size / seconds] for size, seconds in times.items()])
     alpha, beta = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)[0]
-    return Link("between two ranks of this host (measured)", max(float(alpha), 0.0), max(float(beta), 0.0))
+    return Link("links as on this host (fitted)", max(float(alpha), 0.0), max(float(beta), 0.0))
 
 
 def buckets(size: float) -> List[float]:

@@ -377,7 +377,7 @@ def before_backward(loss: Any) -> None:
                "forward pass chose, so the region has no effect here; in torch it makes backward slower or wrong",
                "end the autocast region after the loss")
     said = ("loss-not-finite",) in _State.said and _State.mode != "error"
-    if _State.scaled is None and not said and loss.is_cpu and loss.numel() == 1:
+    if _State.scaled is None and not said and loss.is_cpu and loss.numel() == 1 and _C._watcher() is None:  # a doctor says more
         _before_unscaled(loss.detach().item())
 
 

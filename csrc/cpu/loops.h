@@ -43,7 +43,7 @@ typedef struct ac_loops {
     void (*fold_columns[AC_N_FOLDS][AC_N_OPMATHS])(int64_t rows, int64_t n, const void *x, int64_t step, double p,
                                                    void *totals);
     /* fold_columns of AC_FOLD_SUM in float32, of bfloat16 */
-    void (*columns_sum_bfloat16)(int64_t rows, int64_t n, const void *x, int64_t step, double p, void *totals);
+    void (*columns_sum_bfloat16)(int64_t rows, int64_t n, const uint16_t *x, int64_t step, float *totals);
     /* keys in the order of values, each xor `flip`, see order_loops.inc */
     void (*order[AC_N_OPMATHS])(int64_t n, const void *x, uint64_t flip, uint64_t *keys);
     int64_t (*first_below)(int64_t n, const uint64_t *keys, uint64_t limit);

@@ -149,8 +149,8 @@ typedef struct {
     PyObject *seen, *watcher; /* owned: who looks at the region, for region_ends; what was there before, may be NULL */
 } region;
 static _Thread_local int depth; /* of regions */
-static _Thread_local int to_observe =
-    3; /* how many more outermost regions are looked at, to see whether they are of use */
+/* How many more outermost regions of the thread are looked at, to see whether they are of use. */
+static _Thread_local int to_observe = 3;
 
 static int restore(ac_scope_frame *f) {
     region *r = (region *)f;

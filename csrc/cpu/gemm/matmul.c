@@ -211,7 +211,7 @@ int ac_cpu_bmm(const ac_run *r) {
 
 /* -- linear ------------------------------------------------------------------------------------------ */
 
-/* x as [rows, in], which takes a copy when its leading dimensions do not merge. `x` has other than two. */
+/* x of one dimension, or of more than two, as [rows, in]; it takes a copy when its leading dimensions do not merge. */
 static int flatten_rows(const ac_tensor *x, ac_tensor *flat, size_t *owned, ac_storage *memory) {
     int last = x->ndim - 1;
     ac_space rows = ac_space_of(x, ~(1u << last));

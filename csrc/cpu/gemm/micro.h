@@ -47,8 +47,8 @@ typedef struct {
     bool writes_results;               /* knows ac_micro_job.out */
     void (*begin)(void), (*end)(void); /* around a series of runs on one thread, or NULL */
     void (*run)(const ac_micro_job *job);
-    bool a_like_b;        /* A may be packed as B: it reads any layout that the strides of a job say; */
-    bool turns_rows;      /* A that lies in rows of float32 is, too */
+    bool a_like_b;        /* A may be packed as B: it reads any layout that the strides of a job say */
+    bool turns_rows;      /* then A that lies in rows of float32 is packed as B, too, by a transposition */
     bool streams_results; /* knows ac_micro_job.stream */
     bool rounds_results;  /* writes results in 16 bits, too */
 } ac_micro;

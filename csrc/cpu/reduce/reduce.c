@@ -104,7 +104,7 @@ static void fold_rows(const reduction *c, int64_t base, int64_t width, int64_t r
         rows = in_place ? evenly ? end - row : 1 : ac_least(ROWS, end - row);
         const void *in = in_place ? element(c, base + ac_space_offset(&c->inner, row)) : (const void *)buffer;
         if (!in_place) load_rows(c, base, width, row, rows, (char *)buffer);
-        if (low && in_place) c->loops->columns_sum_bfloat16(rows, width, in, step, c->p, partial);
+        if (low && in_place) c->loops->columns_sum_bfloat16(rows, width, in, step, (float *)partial);
         else c->loops->fold_columns[c->fold][c->opmath](rows, width, in, step, c->p, partial);
     }
 }
