@@ -18,131 +18,14 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
+from gpu_cases import CASES, Case
 from report import Goal, ratios_of, unit
 
 HERE = Path(__file__).resolve().parent
 ROUNDS = HERE / "rounds-gpu"
-MANY = 160  # tensors of an optimizer's list
-
-
-@dataclass(frozen=True)
-class Case:
-    name: str
-    what: str
-    bound: float  # on time(ampc) / time(torch)
-    repeats: int
-    make: Callable[[Any, int], Callable[[], Any]]  # (library, divisor of sizes) -> one call
-    flop: float = 0
-    bytes: float = 0  # moved at least, by one call
-    share: float = 0  # the goal, as a share of the device copy's bandwidth
-
-
-# -- the work, for either library ----------------------------------------------------------------------------------
-
-
-def product(T: Any, dtype: str, m: int, n: int, k: int) -> Callable[[], Any]:
-    a, b = T.randn(m, k, device="cuda").to(getattr(T, dtype)), T.randn(k, n, device="cuda").to(getattr(T, dtype))
-
-    def f() -> Any:
-        return a @ b
-
-    return f
-
-
-def mlp(T: Any, n: int, batch: int, graphed: bool = False) -> Callable[[], Any]:
-    """A step of an MLP of 3 layers: fp16 autocast, GradScaler and SGD; eager, or ampc's as a CUDA graph."""
-    T.manual_seed(0)
-    net = T.nn.Sequential(T.nn.Linear(n, n), T.nn.ReLU(), T.nn.Linear(n, n), T.nn.ReLU(), T.nn.Linear(n, n)).to("cuda")
-    opt, scaler, loss_fn = T.optim.SGD(net.parameters(), lr=1e-3), T.amp.GradScaler("cuda"), T.nn.MSELoss()
-    x, y = T.randn(batch, n, device="cuda"), T.randn(batch, n, device="cuda")
-
-    if graphed:
-        replayed = T.cuda.graph_step(net, loss_fn, opt, scaler)
-        return lambda: replayed(x, y)
-
-    def step() -> None:
-        opt.zero_grad()
-        with T.autocast("cuda", dtype=T.float16):
-            loss = loss_fn(net(x), y)
-        scaler.scale(loss).backward()
-        scaler.step(opt)
-        scaler.update()
-
-    return step
-
-
-def recipe(T: Any, small: int) -> Callable[[], Any]:
-    """The recipe's MLP, 3x4096 with batches of 512."""
-    return mlp(T, 4096 // small, 512 // small)
-
-
-def unscale(T: Any, small: int) -> Callable[[], Any]:
-    """Unscale and check alone, 50 M float32 gradients in 160 tensors."""
-    params = [T.nn.Parameter(T.zeros(50_000_000 // MANY // small, device="cuda")) for _ in range(MANY)]
-    for p in params:
-        p.grad = T.ones_like(p)
-    opt, scaler = T.optim.SGD(params, lr=0.0), T.amp.GradScaler("cuda", init_scale=1.0)
-    scaler.scale(T.ones((), device="cuda"))
-
-    def f() -> None:
-        scaler.unscale_(opt)
-        scaler._per_optimizer_states.clear()
-
-    return f
-
-
-def each(op: str) -> Callable[[Any, int], Callable[[], Any]]:
-    def build(T: Any, small: int) -> Callable[[], Any]:
-        rows, cols = 16384 // small, 4096 // small
-        x, F = T.randn(rows, cols, device="cuda").half(), T.nn.functional
-        wide, target = x.float(), T.randint(0, cols, (rows,), device="cuda")
-
-        def cast() -> Any:
-            return wide.half()
-
-        def add() -> Any:
-            return x + x
-
-        def gelu() -> Any:
-            return F.gelu(x)
-
-        def softmax() -> Any:
-            return x.softmax(1)
-
-        def cross_entropy() -> Any:
-            return F.cross_entropy(x, target)
-
-        def dropout() -> Any:
-            return F.dropout(x, 0.1)
-
-        return {"cast": cast, "add": add, "gelu": gelu, "softmax": softmax, "cross_entropy": cross_entropy, "dropout": dropout}[op]
-
-    return build
-
-
-def launch(T: Any, small: int) -> Callable[[], Any]:
-    a, b = T.ones(16, device="cuda"), T.ones(16, device="cuda")
-
-    def f() -> Any:
-        return a + b
-
-    return f
-
-
-ELEMENTS = 16384 * 4096
-CASES = [
-    *(Case(f"product-{d}-{m}", f"product {m}x{n}x{k}, {d}", 1.05, 10, lambda T, s, d=d, m=m, n=n, k=k: product(T, d, m // s, n // s, k // s),
-           flop=2.0 * m * n * k) for d in ("float16", "bfloat16") for m, n, k in ((4096, 4096, 4096), (8192, 4096, 4096))),
-    Case("recipe", "recipe MLP 512x4096x3, fp16 and GradScaler: a step", 1.0, 10, recipe),
-    Case("unscale", "unscale and check, 50 M float32 in 160 tensors", 1.0, 10, unscale, bytes=8 * 50e6, share=0.9),
-    *(Case(op, f"{op} 16384x4096, float16", 1.0, 10, each(op), bytes=b * ELEMENTS, share=0.85)
-      for op, b in (("cast", 6.0), ("add", 4.0), ("gelu", 4.0), ("softmax", 4.0), ("cross_entropy", 2.0), ("dropout", 4.0))),
-    Case("launch", "host time of one small `a + b`, not waited for", 0.5, 2000, launch),
-]
 
 
 # -- the run ---------------------------------------------------------------------------------------------------------
@@ -177,6 +60,20 @@ def copy_bandwidth(T: Any, small: int) -> float:
     return 2 * 4 * a.numel() / best
 
 
+def rounds_of(case: Case, libraries: dict, rounds: int, small: int) -> list:
+    """The seconds of each library, by rounds."""
+    calls = {name: case.make(T, small) for name, T in libraries.items()}
+    for name, f in calls.items():  # what is made once is made before the clock starts
+        for _ in range(3):
+            f()
+        libraries[name].cuda.synchronize()
+    found = []
+    for i in range(rounds):
+        order = list(calls) if i % 2 else list(calls)[::-1]
+        found.append({name: timed(libraries[name], case, calls[name]) for name in order})
+    return found
+
+
 def run(rounds: int, small: int, cases: list) -> dict:
     import ampc
 
@@ -193,19 +90,13 @@ def run(rounds: int, small: int, cases: list) -> dict:
     yardstick = libraries.get("torch", ampc)
     result: dict = {"rounds": {}, "copy_bytes_s": copy_bandwidth(yardstick, small)}
     for case in cases:
-        calls = {name: case.make(T, small) for name, T in libraries.items()}
-        for name, f in calls.items():  # what is made once is made before the clock starts
-            for _ in range(3):
-                f()
-            libraries[name].cuda.synchronize()
-        result["rounds"][case.name] = []
-        for i in range(rounds):
-            order = list(calls) if i % 2 else list(calls)[::-1]
-            result["rounds"][case.name].append({name: timed(libraries[name], case, calls[name]) for name in order})
-        calls.clear()
+        try:
+            result["rounds"][case.name] = rounds_of(case, libraries, rounds, small)
+            print(f"{case.name}: done", file=sys.stderr)
+        except Exception as error:  # a library's own errors, too; the other cases are measured all the same
+            print(f"{case.name}: {type(error).__name__}: {error}", file=sys.stderr)
         for T in libraries.values():
             T.cuda.empty_cache()
-        print(f"{case.name}: done", file=sys.stderr)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
     result.update(commit=commit, gpu=ampc.cuda.get_device_name(), small=small, ampc=ampc.__version__,
                   torch=getattr(libraries.get("torch"), "__version__", None), driver=ampc._C._cuda_note("driver"),

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Tuple
 
-from gpu import mlp
+from gpu_cases import mlp
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = (("launches", ("cuLaunchKernel",)), ("products", ("cublasLtMatmul",)), ("copies", ("cuMemcpy", "cuMemset")), ("contexts", ("cuCtx",)),

@@ -47,7 +47,7 @@ def gpt(T: Any, width: int = 128, layers: int = 3, heads: int = 4, block: int = 
             self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 
         def forward(self, tokens: Any) -> Any:
-            x = self.token(tokens) + self.place(T.arange(tokens.shape[1]))
+            x = self.token(tokens) + self.place(T.arange(tokens.shape[1], device=tokens.device))
             for each in self.blocks:
                 x = each(x)
             return self.head(self.norm(x)).flatten(0, 1)
