@@ -445,3 +445,13 @@ def test_mixed_devices_in_one_optimizer():
     assert a.tolist() == [0, 0, 0] and b.tolist() == [0, 0, 0]
     step(True)
     assert a.tolist() == [0, 0, 0] and b.tolist() == [0, 0, 0] and scaler.get_scale() == 1.0
+
+
+@pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize("m, k, n", [(1, 4, 1), (16, 63, 179), (8, 4096, 8)])
+def test_parts_of_a_product_are_joined_in_float32(m, k, n, dtype):
+    """cuBLASLt cuts a long sum into parts where a result has few values. Parts rounded to 16 bits would give 0 here."""
+    large = 256.0 if dtype is ampc.bfloat16 else 2048.0
+    x, w = ampc.zeros(m, k), ampc.ones(n, k)
+    x[:, 0], x[:, k // 2 - 1], x[:, -1] = large, 1, -large
+    assert (ampc.nn.functional.linear(x.to(dtype), w.to(dtype)) == 1).all()

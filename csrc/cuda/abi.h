@@ -143,6 +143,8 @@ typedef struct { /* as of version 2.14; newer ones append members, which they le
     ENTRY(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, AC_LT_BATCH_COUNT, 5)                                                    \
     ENTRY(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, AC_LT_BATCH_OFFSET, 6)                                          \
     ENTRY(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, AC_LT_MAX_WORKSPACE, 1)                                            \
+    ENTRY(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, AC_LT_REDUCTIONS, 3)                                             \
+    ENTRY(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, AC_LT_REDUCTION_COMPUTE_TYPE, 2)                                     \
     ENTRY(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AC_LT_ALIGNMENT_A, 5)                                            \
     ENTRY(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AC_LT_ALIGNMENT_B, 6)                                            \
     ENTRY(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AC_LT_ALIGNMENT_C, 7)                                            \

@@ -49,11 +49,15 @@ static int describe(plan *p) {
     return make_layout(&p->c, k->out_type, k->n, k->m, k->c_ld, k->batch, k->c_batch);
 }
 
+/* Parts of a sum over k are joined in the type of the sums alone: left to itself the library joins some of them in the
+ * result's, and rounds each part to 16 bits. */
 static int prefer(cublasLtMatmulPreference_t wish, const ac_product_key *k) {
     size_t bytes = MOST_WORKSPACE;
+    const uint32_t reductions = AC_LT_REDUCTION_COMPUTE_TYPE;
     const int which[4] = {AC_LT_ALIGNMENT_A, AC_LT_ALIGNMENT_B, AC_LT_ALIGNMENT_C, AC_LT_ALIGNMENT_D};
     const int32_t at[4] = {k->alignment[1], k->alignment[0], k->alignment[2], k->alignment[2]};
     LT(ac_lt.cublasLtMatmulPreferenceSetAttribute(wish, AC_LT_MAX_WORKSPACE, &bytes, sizeof bytes));
+    LT(ac_lt.cublasLtMatmulPreferenceSetAttribute(wish, AC_LT_REDUCTIONS, &reductions, sizeof reductions));
     for (int i = 0; i < 4; i++) {
         uint32_t bound = (uint32_t)at[i];
         LT(ac_lt.cublasLtMatmulPreferenceSetAttribute(wish, (cublasLtMatmulPreferenceAttributes_t)which[i], &bound,

@@ -16,6 +16,7 @@
 enum { SUCCESS = 0, INVALID = 7, NOT_SUPPORTED = 15 };
 enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
 enum { COMPUTE_F32 = 68, COMPUTE_F64 = 70, COMPUTE_TF32 = 77 };
+enum { IN_THE_RESULTS_TYPE = 4, EVERY_REDUCTION = 7 };
 enum { EPILOGUE_NONE = 1, EPILOGUE_BIAS = 4 };
 
 struct Desc {
@@ -31,11 +32,13 @@ struct Layout {
 struct Wish {
     unsigned align[4];
     size_t workspace;
+    unsigned reductions; /* ways of joining parts of a sum that are allowed */
 };
 struct Algo {
     uint64_t mark, shape, workspace;
     uint32_t align[4]; /* of a, b, c and the result, as promised */
-    uint64_t rest[3];
+    uint64_t halves; /* each half of a sum is rounded to the result's type, as the real library does where it may */
+    uint64_t rest[2];
 };
 struct Heuristic {
     Algo algo;
@@ -96,10 +99,11 @@ API int cublasLtMatrixLayoutSetAttribute(Layout *l, int which, const void *v, si
     if (which == 6 && bytes == 8) return memcpy(&l->offset, v, 8), SUCCESS;
     return INVALID;
 }
-API int cublasLtMatmulPreferenceCreate(Wish **w) { return *w = new Wish{{256, 256, 256, 256}, 0}, SUCCESS; }
+API int cublasLtMatmulPreferenceCreate(Wish **w) { return *w = new Wish{{256, 256, 256, 256}, 0, EVERY_REDUCTION}, SUCCESS; }
 API int cublasLtMatmulPreferenceDestroy(Wish *w) { return delete w, SUCCESS; }
 API int cublasLtMatmulPreferenceSetAttribute(Wish *w, int which, const void *v, size_t bytes) {
     if (which == 1 && bytes == 8) return memcpy(&w->workspace, v, 8), SUCCESS;
+    if (which == 3 && bytes == 4) return memcpy(&w->reductions, v, 4), SUCCESS;
     if (which >= 5 && which <= 8 && bytes == 4) return memcpy(&w->align[which - 5], v, 4), SUCCESS;
     return INVALID;
 }
@@ -148,7 +152,8 @@ API int cublasLtMatmulAlgoGetHeuristic(void *, Desc *d, Layout *a, Layout *b, La
         return refused & MANY_BATCHES ? SUCCESS : NOT_SUPPORTED; /* it says so either way */
     size_t workspace = (a->rows + b->cols) % 2 ? 4096 : 0;       /* now and then some, which the product then writes */
     if (workspace > w->workspace) workspace = 0;
-    *found = Heuristic{{MARK, shape_of(a, b, o), workspace, {}, {}}, workspace, SUCCESS, 1, {0}};
+    uint64_t halves = (w->reductions & IN_THE_RESULTS_TYPE) != 0;
+    *found = Heuristic{{MARK, shape_of(a, b, o), workspace, {}, halves, {}}, workspace, SUCCESS, 1, {0}};
     memcpy(found->algo.align, w->align, sizeof w->align);
     return *n = 1, SUCCESS;
 }
@@ -169,6 +174,10 @@ static void write(void *p, int type, int64_t i, double x) {
     default: ((uint16_t *)p)[i] = ac_f32_to_bf16((float)x);
     }
 }
+static double rounded(double x, int type) {
+    double held = 0;
+    return write(&held, type, 0, x), read(&held, type, 0);
+}
 static double tf32(double x) { return (double)ac_from_bits((ac_bits((float)x) + 0x1000) & 0xFFFFE000u); }
 
 struct Product {
@@ -179,6 +188,7 @@ struct Product {
     void *pc, *room;
     size_t room_bytes;
     uint32_t align[4];
+    bool halves;
 };
 
 /* The promises about pointers, which the real one does not check: it faults. */
@@ -218,6 +228,8 @@ static const char *multiply(void *context) {
             double *sum = column.data();
             memset(sum, 0, (size_t)m * sizeof *sum);
             for (int64_t l = 0; l < k; l++) {
+                if (p.halves && l == k / 2)
+                    for (int64_t i = 0; i < m; i++) sum[i] = rounded(sum[i], p.c.type);
                 const double *row = &x[(size_t)(l * m)], by = y[(size_t)(l * n + j)];
                 for (int64_t i = 0; i < m; i++) sum[i] += row[i] * by;
             }
@@ -253,7 +265,8 @@ API int cublasLtMatmul(void *, Desc *d, const void *alpha, const void *pa, Layou
                              po,
                              room,
                              algo->workspace,
-                             {}};
+                             {},
+                             algo->halves != 0};
     memcpy(p->align, algo->align, sizeof p->align);
     done++;
     int failed = sim_enqueue(stream, multiply, [](void *x) { delete (Product *)x; }, p);
