@@ -387,6 +387,26 @@ def test_dlpack_on_the_gpu():
     assert ampc.from_dlpack(x, device="cpu").is_cpu
 
 
+def test_as_tensor_takes_the_protocol_that_waits():
+    """An array of another library may have both; its array interface may tell of no stream, as torch's does not."""
+    side, x = ampc.cuda.Stream(), ampc.arange(6.0)
+    asked = []
+
+    class Other:
+        __cuda_array_interface__ = {**x.__cuda_array_interface__, "version": 2, "stream": None}
+
+        def __dlpack_device__(self):
+            return x.__dlpack_device__()
+
+        def __dlpack__(self, **options):
+            asked.append(options["stream"])
+            return x.__dlpack__(**options)
+
+    with ampc.cuda.stream(side):
+        shared = ampc.as_tensor(Other())
+    assert shared.data_ptr() == x.data_ptr() and asked == [side.cuda_stream]
+
+
 def test_torch_shares_memory_and_order(torch):
     """With the machine's torch, on a real GPU: no copies either way, and what one queues the other sees."""
     if not torch.cuda.is_available():
@@ -400,7 +420,7 @@ def test_torch_shares_memory_and_order(torch):
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         big = torch.ones(1 << 22, device="cuda").cumsum(0)
-        shared = ampc.as_tensor(big)  # the array interface carries the stream
+        shared = ampc.as_tensor(big)
     assert shared[-1].item() == 1 << 22
     with ampc.cuda.stream(ampc.cuda.ExternalStream(side.cuda_stream)):
         assert (shared * 2)[0].item() == 2

@@ -9,6 +9,7 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 from references import DRAWN
+from where import ON_GPU, SIMULATED
 
 import ampc
 
@@ -155,6 +156,15 @@ def outcome(lib: Any, run: Any, shape: List[int], layout: str, source: str, valu
         return type(error), str(error)
 
 
+def writes_twice(shape: List[int], source: str) -> bool:
+    """Whether an index names an element more than once: several threads of a real GPU write it, and any of them last."""
+    try:
+        names = torch.arange(float(np.prod(shape))).reshape(shape)[eval(source, {"T": torch, "np": np})]
+    except Exception:
+        return False
+    return len(names.unique()) < names.numel()
+
+
 def agree(theirs: Any, ours: Any) -> bool:
     if isinstance(theirs[0], type):
         several = "tensors used as indices" in str(ours[1])  # torch looks at their dtypes last, where another index may be wrong, too
@@ -172,6 +182,8 @@ def test_index_expressions(batch):
         run = rng.choice((read, read_gradient, write, write_gradient))
         value = value_for(rng, drawn.shape, drawn.source) if run in (write, write_gradient) else None
         case = (run, drawn.shape, rng.choice(("plain", "plain", "turned", "strided")), drawn.source, value)
+        if ON_GPU and not SIMULATED and value is not None and writes_twice(drawn.shape, drawn.source):
+            continue
         theirs, ours = (outcome(lib, *case) for lib in (torch, ampc))
         if not agree(theirs, ours):
             differ.append(f"{run.__name__} {case[1:]}\n  torch {theirs}\n  ampc  {ours}")

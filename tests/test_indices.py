@@ -272,7 +272,7 @@ def test_lists_of_indices_and_bytes_are_told_of():
 
 @pytest.mark.parametrize("k", [1, 15, 64, 333, 2500, 6200])
 def test_products_of_few_rows_by_every_layout(k):
-    """Either operand the small one, each turned or not, with a bias, scales and gaps; a row's result does not depend on the others."""
+    """Either operand the small one, each turned or not, with a bias, scales and gaps. On the CPU a row's result does not depend on the others."""
     for rows, n in ((1, 1), (1, 67), (2, 300), (5, 33), (7, 130), (16, 65), (17, 40)):
         x, w, bias = drawn(rows, k), drawn(n, k, seed=1), drawn(n, seed=2)
         a, b, c = (ampc.tensor(v.astype("float32")) for v in (x, w, bias))
@@ -288,7 +288,7 @@ def test_products_of_few_rows_by_every_layout(k):
         np.testing.assert_allclose((b @ a[0]).numpy(force=True), truth[0], **room)
         np.testing.assert_allclose((a[0] @ b_turned.t()).numpy(force=True), truth[0], **room)
         np.testing.assert_allclose(ampc.bmm(a.expand(3, rows, k), b.t().expand(3, k, n)).numpy(force=True), np.stack([truth] * 3), **room)
-        if n >= 2 * rows and rows <= 16:
+        if a.is_cpu and n >= 2 * rows and rows <= 16:
             assert (a @ b.t())[:1].tolist() == (a[:1] @ b.t()).tolist()
 
 

@@ -27,6 +27,7 @@ _full, _arange_op, _cast, _to_device, _normal, _uniform = (_ops._full, _ops._ara
 
 _I64 = _C.int64
 _HALF = (_C.float16, _C.bfloat16)
+DLPACK_CPU, DLPACK_CUDA = 1, 2  # DLPack's device types
 _converters: Dict[str, Callable[[Any], Tensor]] = {}  # by the protocol that an object has, what makes a tensor on its memory
 
 
@@ -80,9 +81,11 @@ def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requ
 
 
 def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> Tensor:
-    """``data`` as a tensor, sharing memory where it can (Tensors, NumPy arrays of the dtype)."""
+    """``data`` as a tensor, sharing memory where it can (Tensors, NumPy arrays of the dtype, arrays of other libraries on the GPU)."""
     if isinstance(data, Tensor):
         return data.to(dtype=dtype, device=device)
+    if hasattr(data, "__dlpack_device__") and data.__dlpack_device__()[0] == DLPACK_CUDA:  # which waits for the stream that made the data
+        return _converters["__dlpack__"](data).to(dtype=dtype, device=device)
     if hasattr(data, "__cuda_array_interface__"):
         return _converters["__cuda_array_interface__"](data).to(dtype=dtype, device=device)
     if hasattr(data, "__array_interface__") and hasattr(data, "flags") and getattr(data.flags, "writeable", False):

@@ -6,17 +6,16 @@ from typing import Any, Optional, Tuple
 
 from .. import _C
 from .._C import Tensor
-from .creation import register_converter
+from .creation import DLPACK_CPU, DLPACK_CUDA, register_converter
 from .device import check_device
 
-_CPU, _CUDA = 1, 2  # DLPack's device types
 _KINDS = {"bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "float16": "<f2", "float32": "<f4",
           "float64": "<f8"}
 
 
 def _dlpack_device(self: Tensor) -> Tuple[int, int]:
     """(device type, number) as DLPack counts them: (1, 0) the CPU, (2, i) a GPU."""
-    return (_CUDA, self.get_device()) if self.is_cuda else (_CPU, 0)
+    return (DLPACK_CUDA, self.get_device()) if self.is_cuda else (DLPACK_CPU, 0)
 
 
 def _dlpack(self: Tensor, *, stream: Optional[int] = None, max_version: Optional[Tuple[int, int]] = None,
@@ -39,12 +38,12 @@ def _dlpack(self: Tensor, *, stream: Optional[int] = None, max_version: Optional
     if self.is_cuda and stream == 0:
         raise ValueError("__dlpack__: stream 0 is ambiguous in CUDA; pass 1 for the legacy default stream")
     t, copied = self, False
-    if dl_device is not None and dl_device[0] not in (_CPU, _CUDA):
+    if dl_device is not None and dl_device[0] not in (DLPACK_CPU, DLPACK_CUDA):
         raise BufferError(f"__dlpack__: a device of type {dl_device[0]} cannot be given; 1 is the CPU, 2 a GPU")
     if dl_device is not None and tuple(dl_device) != _dlpack_device(self):
         if copy is False:
             raise BufferError(f"__dlpack__: the tensor is on {self.device}; it can be had elsewhere only as a copy")
-        t, copied = self.to("cpu" if dl_device[0] == _CPU else f"cuda:{dl_device[1]}"), True
+        t, copied = self.to("cpu" if dl_device[0] == DLPACK_CPU else f"cuda:{dl_device[1]}"), True
     elif copy:
         t, copied = self.clone(), True
     return _C._to_dlpack(t, 1 if stream is None else stream, max_version is not None and max_version[0] >= 1, copied)
@@ -60,7 +59,7 @@ def from_dlpack(x: Any, *, device: Any = None, copy: Optional[bool] = None) -> T
         return _C._from_dlpack(x)
     kind, index = x.__dlpack_device__()
     options: dict = {}
-    if kind == _CUDA:
+    if kind == DLPACK_CUDA:
         from ..cuda import current_stream
 
         options["stream"] = current_stream(index).cuda_stream or 1
@@ -68,7 +67,7 @@ def from_dlpack(x: Any, *, device: Any = None, copy: Optional[bool] = None) -> T
         options["copy"] = copy
     if device is not None:
         where = check_device(device)
-        options["dl_device"] = (_CUDA, where.index) if where.type == "cuda" else (_CPU, 0)
+        options["dl_device"] = (DLPACK_CUDA, where.index) if where.type == "cuda" else (DLPACK_CPU, 0)
     try:
         capsule = x.__dlpack__(max_version=(1, 1), **options)
     except TypeError:  # made before versions were
@@ -126,6 +125,7 @@ def _row_major(shape: list) -> list:
 
 for _name, _f in (("__dlpack__", _dlpack), ("__dlpack_device__", _dlpack_device)):
     setattr(Tensor, _name, _f)
+register_converter("__dlpack__", from_dlpack)
 register_converter("__cuda_array_interface__", from_cuda_array)
 Tensor.__cuda_array_interface__ = property(_cuda_array_interface, doc=_cuda_array_interface.__doc__)
 
