@@ -44,8 +44,11 @@ def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: 
         some = whole.any(-1, keepdims=True)
         weights = d.part(softmax(d.part(scores), whole | ~some)).where(np.broadcast_to(some, whole.shape))
         low, slopes = weights.rounded(d.dtype).where(whole), d.part(d.given(g) @ v.turned)
-        slopes = (d.part((slopes - (slopes * weights).sum(-1, True)) * weights) * scale).rounded(d.dtype).where(whole)
-        out = {"result": low @ v, "gradient of queries": slopes @ k, "gradient of keys": slopes.turned @ q,
+        result = low @ v
+        on_gpu = d.device != "cpu"  # whose kernels take the mean slope of a row from the rounded result (Dao 2023)
+        mean = (d.given(g) * result.rounded(d.dtype)).sum(-1, True) if on_gpu else (slopes * weights).sum(-1, True)
+        slopes = (d.part((slopes - mean) * weights) * scale).rounded(d.dtype).where(whole)
+        out = {"result": result, "gradient of queries": slopes @ k, "gradient of keys": slopes.turned @ q,
                "gradient of values": low.turned @ d.given(g)}
         out = {name: value.rounded(d.dtype) for name, value in out.items()}
         if shared:
