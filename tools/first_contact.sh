@@ -10,5 +10,6 @@ if [[ "${1:-}" == *.whl ]]; then
     "$python" -c "import numpy" 2>/dev/null || "$python" -m pip install --quiet --target "$folder" numpy
     export PYTHONPATH=$folder${PYTHONPATH:+:$PYTHONPATH}
     shift
+    exec "$python" "$folder/bin/ampc" first-contact "$@"
 fi
-exec "$python" -P -m ampc first-contact "$@"
+exec "$python" -m ampc first-contact "$@"

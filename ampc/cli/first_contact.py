@@ -44,7 +44,8 @@ def add_first_contact(commands: Any) -> None:
 
 
 def _parts(tests: Optional[str], small: bool) -> List[Part]:
-    python, contact = [sys.executable, "-m"], [sys.executable, "-m", "ampc.selftest.first_contact"]
+    python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-m"]  # not the sources of a checkout, where this is begun in one
+    contact = [*python, "ampc.selftest.first_contact"]
     less = ["--small"] if small else []
     from ..selftest.first_contact import DTYPES
 
