@@ -332,7 +332,7 @@ def test_convolutions_keep_their_tiles_in_registers(architecture, tmp_path):
     if "is not defined for option" in done.stderr:
         pytest.skip("this toolkit does not know the architecture")
     spills = dict(re.findall(r"Compiling entry function '(ac_convolve\w*16)'.*?(\d+) bytes spill stores", done.stderr, re.S))
-    assert done.returncode == 0 and len(spills) == 4, done.stderr
+    assert done.returncode == 0 and len(spills) == 6, done.stderr
     assert all(int(stored) <= 128 for stored in spills.values()), spills
 
 

@@ -8,6 +8,7 @@
                                     {.image = AC_IMAGE_CONV, .name = "ac_" #rows "_bf16"}};
 KERNELS(convolve)
 KERNELS(convolve_weight)
+KERNELS(convolve_channels)
 #undef KERNELS
 static ac_gpu_kernel join = {.image = AC_IMAGE_CONV, .name = "ac_convolve_join"},
                      weight_join = {.image = AC_IMAGE_CONV, .name = "ac_convolve_weight_join"};
@@ -94,9 +95,9 @@ static ac_tensor *weight_rows(const ac_gpu_implicit *a, ac_tensor *weight, bool 
 
 /* -- launches ---------------------------------------------------------------------------------------- */
 
-/* So many tiles fill a large GPU; where there are fewer, k is cut, into parts of eight tiles of ks or more. The sizes
- * alone decide, so that every GPU adds in the same order. */
-enum { TILES_WANTED = 512, LEAST_KEYS = 8 * AC_GPU_KEYS };
+/* So many tiles fill a large GPU, two a multiprocessor; where there are fewer, k is cut, into parts of eight tiles of
+ * ks or more. The sizes alone decide, so that every GPU adds in the same order. */
+enum { TILES_WANTED = 264, LEAST_KEYS = 8 * AC_GPU_KEYS };
 
 static int64_t tiles_of(const ac_gpu_implicit *a) {
     return a->groups * ac_ceil_div(a->m, AC_GPU_TILE) * ac_ceil_div(a->j, AC_GPU_TILE);
@@ -262,13 +263,32 @@ static void set_weight(ac_gpu_implicit *a, const ac_tensor *out) {
     a->j = a->channels * product_of(a->taps);
 }
 
+/* new: t with its channels side by side and on boundaries of runs; a copy where it lies otherwise */
+static ac_tensor *in_channel_runs(ac_tensor *t, ac_dtype dtype) {
+    ac_dims shape = ac_shape_of(t), strides = shape;
+    layout l = layout_of(t);
+    int64_t others[] = {l.stride[0], l.stride[2], l.stride[3], l.stride[4]}, step = t->shape[1];
+    if (t->dtype == dtype && l.stride[1] == 1 && all_in_runs(others, 4) && starts_run(t)) return ac_tensor_retain(t);
+    strides.v[1] = 1;
+    for (int d = t->ndim - 1; d > 1; step *= t->shape[d--]) strides.v[d] = step;
+    strides.v[0] = step;
+    ac_tensor *room = ac_tensor_new_on(ac_device_of(t), dtype, &shape);
+    ac_tensor *copy = room ? ac_tensor_view(room, &shape, &strides, 0) : NULL;
+    ac_tensor_clear(&room);
+    if (copy && ac_gpu_copy(copy, t) < 0) ac_tensor_clear(&copy);
+    return copy;
+}
+
 int ac_gpu_implicit_weight(const ac_run *r, const ac_windows *w, ac_dtype dtype) {
     const ac_attrs_convolution_weight *how = r->attrs;
     ac_device d = ac_run_device(r);
     ac_tensor *out = r->out[0];
     if (!takes(d, dtype, r->in[0], r->in[1], out)) return 0;
     ac_gpu_implicit a = {.groups = (int32_t)how->groups, .m = (int32_t)(out->shape[0] / how->groups)};
-    ac_tensor *x = in_dtype(r->in[0], dtype), *g = x ? in_dtype(r->in[1], dtype) : NULL;
+    int64_t channels[] = {r->in[0]->shape[1] / how->groups, a.m};
+    bool channel_runs = all_in_runs(channels, 2);
+    ac_tensor *(*operand)(ac_tensor *, ac_dtype) = channel_runs ? in_channel_runs : in_dtype;
+    ac_tensor *x = operand(r->in[0], dtype), *g = x ? operand(r->in[1], dtype) : NULL;
     int failed = g ? 0 : -1;
     if (!failed) {
         set_image(&a, x, w, false);
@@ -279,7 +299,8 @@ int ac_gpu_implicit_weight(const ac_run *r, const ac_windows *w, ac_dtype dtype)
             a.pace[i] = (int32_t)w->stride[i];
             a.first[i] = -(int32_t)w->padding[i], a.shift[i] = (int32_t)w->dilation[i];
         }
-        failed = launch(d, &a, &convolve_weight[dtype == AC_bfloat16], &weight_join);
+        failed =
+            launch(d, &a, &(channel_runs ? convolve_channels : convolve_weight)[dtype == AC_bfloat16], &weight_join);
     }
     ac_tensor_clear(&g);
     ac_tensor_clear(&x);

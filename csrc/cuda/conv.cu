@@ -11,6 +11,7 @@ using namespace nvcuda;
 
 enum { RUN = 8, RUNS = AC_GPU_TILE * AC_GPU_KEYS / RUN / AC_GPU_THREADS, SIDE = 16, AWAY = INT32_MIN / 2 };
 enum { WARP_M = 64, WARP_J = 32, SCRAP = SIDE + 4, CELLS = AC_GPU_TILE * AC_GPU_ROW_STRIDE };
+enum { KEY_STRIDE = AC_GPU_TILE + 8, TILE_RUNS = AC_GPU_TILE / RUN }; /* of tiles whose ms, or js, lie side by side */
 
 typedef pack<uint16_t, RUN> run;
 
@@ -24,6 +25,7 @@ struct rooms {
     entry keys[2][AC_GPU_KEYS], js[AC_GPU_TILE];
 };
 static_assert(sizeof(rooms) == AC_GPU_CONVOLVE_ROOM, "what the host asks for");
+static_assert(AC_GPU_KEYS * KEY_STRIDE <= CELLS, "tiles of either kind");
 static_assert(sizeof(float) * SIDE * SCRAP * AC_GPU_THREADS / 32 <= sizeof(((rooms *)0)->rows), "results pass here");
 
 DEV_CALL entry tap_of(const ac_gpu_implicit &a, int i) {
@@ -163,6 +165,24 @@ template <class E> DEV void multiply(sums (&s)[M_SIDES][J_SIDES], const uint16_t
     }
 }
 
+/* The same, where ms and js lie side by side. */
+template <class E> DEV void multiply_across(sums (&s)[M_SIDES][J_SIDES], const uint16_t *rows, const uint16_t *image) {
+#pragma unroll
+    for (int k = 0; k < AC_GPU_KEYS; k += SIDE) {
+        wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, E, wmma::row_major> b[J_SIDES];
+#pragma unroll
+        for (int j = 0; j < J_SIDES; j++)
+            wmma::load_matrix_sync(b[j], (const E *)image + k * KEY_STRIDE + j * SIDE, KEY_STRIDE);
+#pragma unroll
+        for (int m = 0; m < M_SIDES; m++) {
+            wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, E, wmma::col_major> r;
+            wmma::load_matrix_sync(r, (const E *)rows + k * KEY_STRIDE + m * SIDE, KEY_STRIDE);
+#pragma unroll
+            for (int j = 0; j < J_SIDES; j++) wmma::mma_sync(s[m][j], r, b[j], s[m][j]);
+        }
+    }
+}
+
 /* A warp's sums leave by way of its own scrap of shared memory: lanes along j. */
 DEV void give(const ac_gpu_implicit &a, const job &w, const sums (&s)[M_SIDES][J_SIDES], int m0, int j0, rooms &room) {
     float *scrap = (float *)room.rows + (int)threadIdx.x / 32 * SIDE * SCRAP;
@@ -253,12 +273,60 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
     if (works) give(a, w, s, w.m + m0, w.j + j0, room);
 }
 
+/* The weight's gradient where both operands have eight channels side by side: every run is copied as it is. */
+template <class E> DEV void weight_of_channel_runs(const ac_gpu_implicit &a) {
+    rooms &room = *(rooms *)ac_shared_memory;
+    job w = job_of(a, (int)blockIdx.x);
+    const uint16_t *image = (const uint16_t *)a.image.data + w.group * a.image_group;
+    const uint16_t *rows = (const uint16_t *)a.rows.data + w.group * a.rows_group + w.m;
+    int run = (int)threadIdx.x % TILE_RUNS * RUN, first_key = (int)threadIdx.x / TILE_RUNS;
+    bool has_row = w.m + run < a.m;
+    if (threadIdx.x < AC_GPU_TILE) room.js[threadIdx.x] = entry_of<false>(a, w.j + (int)threadIdx.x, a.j);
+    auto list_keys = [&](int k_step) {
+        if (threadIdx.x < AC_GPU_KEYS)
+            room.keys[k_step & 1][threadIdx.x] =
+                entry_of<true>(a, w.k + k_step * AC_GPU_KEYS + (int)threadIdx.x, w.end);
+    };
+    auto fetch = [&](int k_step) {
+#pragma unroll
+        for (int i = 0; i < RUNS; i++) {
+            int at = first_key + i * (AC_GPU_THREADS / TILE_RUNS);
+            const entry &key = room.keys[k_step & 1][at], &j = room.js[run];
+            bool row = has_row && key.other >= 0, pixel = meet(a, j, key);
+            copy_begins(&room.rows[k_step & 1][at * KEY_STRIDE + run], row ? rows + run + key.other : rows, row);
+            copy_begins(&room.image[k_step & 1][at * KEY_STRIDE + run], pixel ? image + j.image + key.image : image,
+                        pixel);
+        }
+    };
+    int warp = (int)threadIdx.x / 32, m0 = warp % 2 * WARP_M, j0 = warp / 2 * WARP_J;
+    bool works = w.m + m0 < a.m && w.j + j0 < a.j;
+    sums s[M_SIDES][J_SIDES];
+#pragma unroll
+    for (int m = 0; m < M_SIDES; m++)
+#pragma unroll
+        for (int j = 0; j < J_SIDES; j++) wmma::fill_fragment(s[m][j], 0.0f);
+
+    int k_steps = (w.end - w.k + AC_GPU_KEYS - 1) / AC_GPU_KEYS;
+    list_keys(0);
+    __syncthreads();
+    for (int k_step = -1; k_step < k_steps; k_step++) {
+        if (k_step + 1 < k_steps) fetch(k_step + 1);
+        list_keys(k_step + 2);
+        if (works && k_step >= 0) multiply_across<E>(s, room.rows[k_step & 1] + m0, room.image[k_step & 1] + j0);
+        copies_done();
+        __syncthreads();
+    }
+    if (works) give(a, w, s, w.m + m0, w.j + j0, room);
+}
+
 AC_KERNEL_OF_TWO(ac_convolve_f16, ac_gpu_implicit) { implicit_product<__half, false>(a); }
 AC_KERNEL_OF_TWO(ac_convolve_weight_f16, ac_gpu_implicit) { implicit_product<__half, true>(a); }
+AC_KERNEL_OF_TWO(ac_convolve_channels_f16, ac_gpu_implicit) { weight_of_channel_runs<__half>(a); }
 /* Tensor cores know bfloat16 from generation 8 on; the host asks for these there alone. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 AC_KERNEL_OF_TWO(ac_convolve_bf16, ac_gpu_implicit) { implicit_product<__nv_bfloat16, false>(a); }
 AC_KERNEL_OF_TWO(ac_convolve_weight_bf16, ac_gpu_implicit) { implicit_product<__nv_bfloat16, true>(a); }
+AC_KERNEL_OF_TWO(ac_convolve_channels_bf16, ac_gpu_implicit) { weight_of_channel_runs<__nv_bfloat16>(a); }
 #endif
 
 /* Sums of parts, joined in order. */

@@ -276,7 +276,8 @@ def tile_product(t: Translator, i: Instruction) -> str:
     for name, operand, type_ in zip("abc", i.operands[1:], ("u32", "u32", "f32")):
         arrays += f"{type_} {name}[] = {{{', '.join(t.value(register, type_) for register in vector(operand))}}}; "
     values = " ".join(t.put(register, f"c[{k}]") for k, register in enumerate(vector(i.operands[0])))
-    how = f"{'bf16' if 'bf16' in i.opcode else 'f16'}, {'true' if '.row.row.' in i.opcode else 'false'}"
+    left, right = ("true" if across in i.opcode else "false" for across in ("aligned.col.", ".row.m16"))
+    how = f"{'bf16' if 'bf16' in i.opcode else 'f16'}, {left}, {right}"
     return f"{{ {arrays}tile_product<{how}>(a, b, c); {values} }}"
 
 
@@ -296,8 +297,8 @@ WRITTEN_OUT: List[Tuple[str, Written]] = [
     (r"membar\.(cta|gl|sys)", lambda t, i: ""),  # threads take turns
     (r"bar\.sync|bar\.warp\.sync", barrier),
     (r"shfl\.sync\.bfly\.b32", shuffle),
-    (rf"wmma\.load\.(a\.sync\.aligned\.row|b\.sync\.aligned\.(row|col)){TILE}{SPACES}\.(f16|bf16)", tile_load),
+    (rf"wmma\.load\.(a|b)\.sync\.aligned\.(row|col){TILE}{SPACES}\.(f16|bf16)", tile_load),
     (rf"wmma\.load\.c\.sync\.aligned\.row{TILE}{SPACES}\.f32", tile_load),
     (rf"wmma\.store\.d\.sync\.aligned\.row{TILE}{SPACES}\.f32", tile_store),
-    (rf"wmma\.mma\.sync\.aligned\.row\.(row|col){TILE}\.f32(\.f32|\.bf16\.bf16\.f32)", tile_product),
+    (rf"wmma\.mma\.sync\.aligned\.(row|col)\.(row|col){TILE}\.f32(\.f32|\.bf16\.bf16\.f32)", tile_product),
 ]

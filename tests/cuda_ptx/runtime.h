@@ -347,8 +347,9 @@ static inline u32 shuffled(u32 mine, u32 with, u32 clamp, u32 members) {
     return sim_exchange(mine, sim_lane() ^ (int)with);
 }
 
-/* Tiles of 16 x 16. Of an operand lane i has half of vector i / 2 (rows of a, columns of b, or rows of b that lies row
- * by row), of the sums half of row i / 2; NVIDIA does not tell how it is on a GPU. */
+/* Tiles of 16 x 16. Of an operand lane i has half of vector i / 2 (rows of a, columns of b; columns of a that lies
+ * column by column, rows of b that lies row by row), of the sums half of row i / 2; NVIDIA does not tell how it is on a
+ * GPU. */
 enum { SIDE = 16, OWN = 8 };
 
 template <Space space>
@@ -393,12 +394,13 @@ template <class E> static inline void tile_across(f32 (&x)[SIDE], int n) {
     }
 }
 /* c += a b, of the sums of this lane. */
-template <class E, bool b_by_rows, int N>
+template <class E, bool a_by_columns, bool b_by_rows, int N>
 static inline void tile_product(const u32 (&a)[N], const u32 (&b)[N], f32 (&c)[OWN]) {
     f32 row[SIDE], column[SIDE];
     memcpy(sim_warp_slot(sim_lane()), a, 16);
     sim_sync_warp();
-    tile_vector<E>(row, sim_lane() / 2);
+    if (a_by_columns) tile_across<E>(row, sim_lane() / 2);
+    else tile_vector<E>(row, sim_lane() / 2);
     sim_sync_warp();
     memcpy(sim_warp_slot(sim_lane()), b, 16);
     sim_sync_warp();

@@ -37,7 +37,7 @@ struct Wish {
 struct Algo {
     uint64_t mark, shape, workspace;
     uint32_t align[4]; /* of a, b, c and the result, as promised */
-    uint64_t halves; /* each half of a sum is rounded to the result's type, as the real library does where it may */
+    uint64_t halves;   /* each half of a sum is rounded to the result's type, as the real library does where it may */
     uint64_t rest[2];
 };
 struct Heuristic {
@@ -99,7 +99,9 @@ API int cublasLtMatrixLayoutSetAttribute(Layout *l, int which, const void *v, si
     if (which == 6 && bytes == 8) return memcpy(&l->offset, v, 8), SUCCESS;
     return INVALID;
 }
-API int cublasLtMatmulPreferenceCreate(Wish **w) { return *w = new Wish{{256, 256, 256, 256}, 0, EVERY_REDUCTION}, SUCCESS; }
+API int cublasLtMatmulPreferenceCreate(Wish **w) {
+    return *w = new Wish{{256, 256, 256, 256}, 0, EVERY_REDUCTION}, SUCCESS;
+}
 API int cublasLtMatmulPreferenceDestroy(Wish *w) { return delete w, SUCCESS; }
 API int cublasLtMatmulPreferenceSetAttribute(Wish *w, int which, const void *v, size_t bytes) {
     if (which == 1 && bytes == 8) return memcpy(&w->workspace, v, 8), SUCCESS;

@@ -30,7 +30,7 @@ enum layout_t { mem_row_major, mem_col_major };
 enum { SIDE = 16, OWN = SIDE * SIDE / 32 };
 
 /* An operand's vectors run along k: rows of a, columns of b. A lane needs the row that its sums are in, and their
- * columns. Vectors lie one after the other, or, in b row by row, side by side. */
+ * columns. Vectors lie one after the other, or, in a column by column and b row by row, side by side. */
 template <class Use> struct needed;
 template <> struct needed<matrix_a> {
     enum { N = 1 };
@@ -46,6 +46,9 @@ template <class Use, int M, int N, int K, class E, class Layout = void> struct f
 };
 template <class Use, class Layout> struct is_across {
     enum { yes = 0 };
+};
+template <> struct is_across<matrix_a, col_major> {
+    enum { yes = 1 };
 };
 template <> struct is_across<matrix_b, row_major> {
     enum { yes = 1 };
@@ -76,9 +79,9 @@ static inline void load_matrix_sync(fragment<Use, SIDE, SIDE, SIDE, E, Layout> &
         for (int k = 0; k < SIDE; k++) f.at_k[k][i] = well ? widen(first[i * vector + k * k_step]) : NAN;
 }
 
-template <class E, class Layout>
-static inline void mma_sync(sums &to, const fragment<matrix_a, SIDE, SIDE, SIDE, E, row_major> &a,
-                            const fragment<matrix_b, SIDE, SIDE, SIDE, E, Layout> &b, const sums &from) {
+template <class E, class Left, class Right>
+static inline void mma_sync(sums &to, const fragment<matrix_a, SIDE, SIDE, SIDE, E, Left> &a,
+                            const fragment<matrix_b, SIDE, SIDE, SIDE, E, Right> &b, const sums &from) {
     sums s = from;
     for (int k = 0; k < SIDE; k++)
         for (int i = 0; i < OWN; i++) s.x[i] += a.at_k[k][0] * b.at_k[k][i];
