@@ -89,8 +89,14 @@ lib.from_numpy(np.arange(6)).resize_(3) | lib.from_numpy(np.arange(6)).resize_(7
 t.resize_(60).untyped_storage().nbytes() | t[1].resize_(6)[:3] | t[1].resize_(6).storage_offset() | lib.zeros(3, device='meta').resize_(2, 5).shape"""
 
 
+def marked(code):
+    """What tells where the memory is, or takes memory of the CPU, is about the CPU."""
+    words = ("device", ".cpu()", "type()", "is_shared", "FloatStorage", "UntypedStorage([1] * 15)")
+    return pytest.param(code, marks=pytest.mark.cpu) if any(word in code for word in words) else code
+
+
 @beside
-@pytest.mark.parametrize("code", [c.strip() for text in (UNTYPED, TYPED, SET, RESIZE) for line in text.split("\n") for c in line.split(" | ")])
+@pytest.mark.parametrize("code", [marked(c.strip()) for text in (UNTYPED, TYPED, SET, RESIZE) for line in text.split("\n") for c in line.split(" | ")])
 @pytest.mark.filterwarnings("ignore")
 def test_agrees_with_torch(code):
     def asked(lib):
@@ -282,6 +288,7 @@ def test_resizing_while_another_thread_computes():
     assert t.min() == t.max() == 1
 
 
+@pytest.mark.cpu
 def test_memory_whose_address_others_hold_does_not_move():
     t = ampc.arange(6.0)
     array = t.numpy()
@@ -293,6 +300,7 @@ def test_memory_whose_address_others_hold_does_not_move():
     assert array[5] == 5
 
 
+@pytest.mark.cpu
 def test_numbers_that_do_not_fit_are_refused():
     s = ampc.arange(6.0).share_memory_().untyped_storage()
     for offset, size, stride in ((0, (7,), (1,)), (6, (1,), (1,)), (-1, (1,), (1,)), (0, (2,), (-1,)), (0, (2, 2), (1,)), (2**62, (1,), (1,)), (0, (2**40, 2**40), (2**40, 1)),
@@ -324,6 +332,7 @@ def test_storages_upon_each_other_overlap():
     assert a.tolist() == [0, 1, 3, 5, 7, 9, 11, 13]
 
 
+@pytest.mark.cpu
 def test_from_file(tmp_path):
     path = tmp_path / "values"
     path.write_bytes(np.arange(4, dtype=np.float32).tobytes())
@@ -343,6 +352,7 @@ def test_from_file(tmp_path):
             ampc.UntypedStorage.from_file(*bad)
 
 
+@pytest.mark.cpu
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_forked_processes_share_memory():
     model = ampc.nn.Linear(3, 2).share_memory()
@@ -452,6 +462,7 @@ def test_safetensors_own_package(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.cpu
 def test_random_uses():
     """Storages, slices and tensors made, grown, written and dropped in any order agree with a model in bytes."""
     rng = np.random.default_rng(0)
