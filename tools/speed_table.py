@@ -1,4 +1,4 @@
-"""Writes the tables of speeds from the raw rounds in benchmarks/rounds/: the README's, docs/performance.md's and benchmarks/RESULTS.md.
+"""Writes the tables of speeds from the raw rounds in benchmarks/rounds/ and rounds-gpu/: the README's, docs/performance.md's and benchmarks/RESULTS*.md.
 
     python tools/speed_table.py            # writes the tables
     python tools/speed_table.py --check    # exits with 1 if one is out of date
@@ -13,12 +13,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import gpu  # noqa: E402
 import report  # noqa: E402
 from cases import BY_NAME, CASES  # noqa: E402
 from classes import CLASSES  # noqa: E402
 from generated import write_or_check  # noqa: E402
 
 BEGIN, END = "<!-- speeds: written by tools/speed_table.py -->\n", "<!-- end of speeds -->\n"
+GPU_BEGIN, GPU_END = "<!-- speeds of a GPU: written by tools/speed_table.py -->\n", "<!-- end of speeds of a GPU -->\n"
 WORK = {  # a case of benchmarks/cases.py, and its name in the README
     "import": "`import` in a new process",
     "add16": "`a + b` on 16 numbers",
@@ -73,6 +75,17 @@ def ratios_text(columns: list[report.Newest]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def gpu_text() -> str:
+    """The README's sentence and table of the newest run on a GPU."""
+    run = gpu.read_rounds()[0]
+    found = [(case, ratios) for case in gpu.CASES if (ratios := report.ratios_of(run, case))]
+    middles = [(case.what, statistics.median(ratios)) for case, ratios in found]
+    wins = sum(middle < 1 for _, middle in middles)
+    return "\n".join([f"On an {run['gpu']}, beside torch {run['torch'].split('+')[0]}, ampc is faster in {wins} of {len(middles)} measurements.", "",
+                      "| ampc's time / torch's, on the GPU | |", "|---|---|",
+                      *(f"| {what} | {f'{middle:.2f}' if middle < 1 else f'**{middle:.2f}**'} |" for what, middle in middles)]) + "\n"
+
+
 def measured_text(columns: list[report.Newest]) -> str:
     """What was measured on which class, for docs/performance.md."""
     lines = ["| Class | CPU | Newest run | Cases | ampc is faster in | Goals met | At best there |", "|---" * 7 + "|"]
@@ -90,18 +103,19 @@ def _measured_row(title: str, measured: report.Newest | None) -> str:
             f"{len(report.cases_of(measured.cpu))} | {faster} | {sum(g.met for g in goals)} of {len(goals)} | {report.best_rates(run, run['limits'])} |")
 
 
-def replaced(path: Path, text: str) -> str:
+def replaced(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     """The page with another table."""
-    before, rest = path.read_text().split(BEGIN)
-    return before + BEGIN + text + END + rest.split(END)[1]
+    before, rest = page.split(begin)
+    return before + begin + text + end + rest.split(end)[1]
 
 
 def main() -> int:
     results = report.read_rounds()
     columns = report.side_by_side(results)
-    texts = {ROOT / "README.md": ratios_text(columns), ROOT / "docs" / "performance.md": measured_text(columns)}
-    return write_or_check({**{path: replaced(path, text) for path, text in texts.items()},
-                           ROOT / "benchmarks" / "RESULTS.md": report.results_text(results)})
+    readme, performance = ROOT / "README.md", ROOT / "docs" / "performance.md"
+    return write_or_check({readme: replaced(replaced(readme.read_text(), ratios_text(columns)), gpu_text(), GPU_BEGIN, GPU_END),
+                           performance: replaced(performance.read_text(), measured_text(columns)),
+                           ROOT / "benchmarks" / "RESULTS.md": report.results_text(results), gpu.RESULTS: gpu.results_text()})
 
 
 if __name__ == "__main__":
