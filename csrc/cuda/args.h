@@ -47,6 +47,18 @@ typedef struct {
     ac_gpu_random random;
 } ac_gpu_point;
 
+/* A copy between operands of which one runs along `across` and the other along `down`, in squares of so many. */
+enum { AC_GPU_TURN = 64 };
+typedef struct {
+    const void *from;
+    void *to;
+    int64_t across, down;              /* how many: neighbours in `to`, and neighbours in `from` */
+    int64_t from_step, to_step;        /* from one to the next on the other side */
+    int64_t tiles_across, tiles, jobs; /* of one item, and of all */
+    ac_space from_items, to_items;     /* of the other dimensions */
+    int32_t pairs;                     /* of 16-bit values: both sides go by two neighbours at once */
+} ac_gpu_turn;
+
 /* -- filling -- */
 
 typedef struct {
