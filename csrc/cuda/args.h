@@ -86,13 +86,13 @@ typedef enum {
 typedef struct {
     ac_gpu_ref x, out; /* out is contiguous */
     ac_space kept, inner;
-    int64_t parts;      /* the reduced elements of one result are cut into so many */
-    void *partial;      /* [parts][kept.numel] totals of 8 bytes, when there are several */
-    double p;           /* the fold's parameter, */
-    const double *each; /* or one for every result */
+    int64_t parts, part; /* the reduced elements of one result are cut into so many, of so many */
+    void *partial;       /* [parts][kept.numel] totals of 8 bytes, when there are several */
+    double p;            /* the fold's parameter, */
+    const double *each;  /* or one for every result */
     double correction;
     int32_t finish, vector; /* vector: by runs of four, of x (rows) or of results (columns) */
-    int32_t group;          /* threads that take a row */
+    int32_t group, dense;   /* threads that take a row; of rows that go by packs of 16 bytes, a pack's elements, or 0 */
 } ac_gpu_reduce;
 
 typedef struct {
@@ -100,7 +100,7 @@ typedef struct {
     ac_gpu_ref values; /* no memory: not wanted */
     int64_t *indices;
     ac_space kept, along;
-    int32_t smallest;
+    int32_t smallest, group, dense; /* group, dense: as above */
 } ac_gpu_best;
 
 /* -- rows -- */
