@@ -144,3 +144,79 @@ def test_bytes_of_positions_and_truth_values():
     assert bytes_of(lambda: x.argmax(1)) <= 1.01 * x.nbytes
     finite = x.isfinite()
     assert bytes_of(lambda: finite.all()) <= 1.02 * finite.nbytes
+
+
+# -- running sums, products and extremes -----------------------------------------------------------------------------
+
+RUNNING = [((5, 7), 1), ((301, 16), 1), ((300, 68), 1), ((40, 1000), 1), ((5, 1025), 1), ((3, 4104), 1), ((2, 9001), 1), ((4100, 40), 1), ((37, 4100), 0),
+           ((300, 10), 0), ((3, 70, 40), 1)]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64, ampc.int64, ampc.int32], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), RUNNING, ids=str)
+def test_running_sums(shape, dim, dtype):
+    """Rows of a thread, a warp and a block, of one tile and of several; sums in float64 are rounded once."""
+    x = (drawn(*shape) * 9).to(dtype)
+    wide, into = as_float64(x)[0].cumsum(dim), ampc.zeros((*shape[:-1], shape[-1] + 1), dtype=dtype)[..., 1:]
+    own = dtype if dtype.is_floating_point else ampc.int64
+    bound = ampc.finfo(own).eps * (abs(wide) * (64 if dtype is ampc.float64 else 0.75) + (dtype is ampc.float64) * 99) if dtype.is_floating_point else 0 * wide
+    assert x.cumsum(dim).dtype is own and (abs(as_float64(x.cumsum(dim))[0] - wide) <= bound + 1e-12).all()
+    ampc.cumsum(x, dim, dtype=dtype, out=into)
+    assert np.array_equal(into.numpy(force=True), x.cumsum(dim, dtype=dtype).numpy(force=True))
+    same_bits_in_any_order(lambda: [x.cumsum(dim)])
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float64, ampc.int32], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), RUNNING, ids=str)
+def test_running_products_extremes_and_logarithms_of_sums(shape, dim, dtype):
+    """The last of equal ones is named, and a nan stays from where it is."""
+    x = (drawn(*shape) * 9).round().to(dtype)
+    if dtype.is_floating_point:
+        x.view(-1)[x.numel() // 3] = float("nan")
+        x.view(-1)[x.numel() // 2] = float("-inf")
+    wide = as_float64(x)[0]
+    places = np.broadcast_to(np.expand_dims(np.arange(shape[dim]), [d for d in range(len(shape)) if d != dim]), shape)
+    for f, running in ((x.cummax, np.maximum.accumulate), (x.cummin, np.minimum.accumulate)):
+        values, at = f(dim)
+        want = running(wide, dim)
+        news = (wide == want) | np.isnan(wide)
+        assert np.array_equal(as_float64(values)[0], want, equal_nan=True)
+        assert np.array_equal(at.numpy(force=True), np.maximum.accumulate(np.where(news, places, -1), dim))
+    if not dtype.is_floating_point:
+        signs = ampc.where(x > 0, 1, -1)
+        assert np.array_equal(signs.cumprod(dim).numpy(force=True), np.cumprod(signs.numpy(force=True), dim))
+        return
+    eps, signs = ampc.finfo(dtype).eps, (drawn(*shape, dtype=dtype) * 0.01 + 1).to(dtype)
+    want = np.cumprod(as_float64(signs)[0], dim)
+    assert (abs(as_float64(signs.cumprod(dim))[0] - want) <= (1e-12 + eps) * abs(want)).all()
+    with np.errstate(invalid="ignore"):
+        want = np.logaddexp.accumulate(wide, dim)
+    got, there = as_float64(x.logcumsumexp(dim))[0], np.isfinite(want)
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    assert (abs(got[there] - want[there]) <= (1e-12 + eps) * np.maximum(1, abs(want[there]))).all()
+
+
+@pytest.mark.parametrize("n", [7, 70, 1500])
+def test_linear_scans_of_rows(n):
+    """y[i] = decay[i] y[i - 1] + x[i], and its gradients, which go backward through the rows."""
+    x, decay = drawn(5, n, dtype=ampc.float64), ampc.rand(5, n, dtype=ampc.float64)
+    want, so_far = np.zeros((5, n)), np.zeros(5)
+    for i in range(n):
+        so_far = so_far * as_float64(decay)[0][:, i] + as_float64(x)[0][:, i]
+        want[:, i] = so_far
+    leaf = x.requires_grad_()
+    y = ampc._C._functions["_linear_scan"](leaf, decay, 1)
+    assert abs(as_float64(y)[0] - want).max() <= 1e-12
+    g = ampc.autograd.grad(y.sum(), leaf)[0]
+    back, so_far = np.zeros((5, n)), np.zeros(5)
+    for i in reversed(range(n)):
+        so_far = 1 + (so_far * as_float64(decay)[0][:, i + 1] if i + 1 < n else 0)
+        back[:, i] = so_far
+    assert abs(as_float64(g)[0] - back).max() <= 1e-12
+
+
+@BYTES
+def test_bytes_of_running_sums():
+    for shape in ((64, 1024), (2, 8192)):
+        x = drawn(*shape)
+        assert bytes_of(lambda x=x: x.cumsum(1)) <= 2.01 * x.nbytes

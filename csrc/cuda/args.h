@@ -122,12 +122,12 @@ typedef struct {
     double eps;
 } ac_gpu_rows;
 
-/* Running totals along rows: `group` threads take one, each a part of its own. */
+/* Running totals along rows: `group` threads take one; vector: x and out by runs of four. */
 typedef struct {
     int64_t rows, n;
     ac_gpu_rows_of x, with, out;
     int64_t *indices; /* where the extreme last was, laid out like `out` */
-    int32_t group, reverse, smallest;
+    int32_t group, vector, reverse, smallest;
 } ac_gpu_running;
 
 /* The gradients of weight and bias: column sums of g * xhat and g over contiguous [rows, n]. */

@@ -237,6 +237,16 @@ DEV int64_t thread_count(void) { return (int64_t)gridDim.x * blockDim.x; }
 /* What the lane has whose number differs in the bits of `with`; of what is not one number, overloads say it. */
 template <class V> DEV V of_lane(V v, int with) { return __shfl_xor_sync(0xFFFFFFFFu, v, with); }
 
+template <class S> DEV S words_of_lane(const S &s, int with) {
+    enum { WORDS = sizeof(S) / 4 };
+    uint32_t words[WORDS];
+    memcpy(words, &s, sizeof s);
+    EACH_OF(WORDS) words[j] = of_lane(words[j], with);
+    S other;
+    memcpy(&other, words, sizeof other);
+    return other;
+}
+
 template <class V, class Join> DEV V warp_join(V v, Join join) {
     for (int step = 16; step; step /= 2) v = join(v, of_lane(v, step));
     return v;
