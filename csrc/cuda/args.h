@@ -47,6 +47,18 @@ typedef struct {
     ac_gpu_random random;
 } ac_gpu_point;
 
+/* A copy between operands of which one runs along `across` and the other along `down`, in squares of so many. */
+enum { AC_GPU_TURN = 64 };
+typedef struct {
+    const void *from;
+    void *to;
+    int64_t across, down;              /* how many: neighbours in `to`, and neighbours in `from` */
+    int64_t from_step, to_step;        /* from one to the next on the other side */
+    int64_t tiles_across, tiles, jobs; /* of one item, and of all */
+    ac_space from_items, to_items;     /* of the other dimensions */
+    int32_t pairs;                     /* of 16-bit values: both sides go by two neighbours at once */
+} ac_gpu_turn;
+
 /* -- filling -- */
 
 typedef struct {
@@ -74,13 +86,13 @@ typedef enum {
 typedef struct {
     ac_gpu_ref x, out; /* out is contiguous */
     ac_space kept, inner;
-    int64_t parts;      /* the reduced elements of one result are cut into so many */
-    void *partial;      /* [parts][kept.numel] totals of 8 bytes, when there are several */
-    double p;           /* the fold's parameter, */
-    const double *each; /* or one for every result */
+    int64_t parts, part; /* the reduced elements of one result are cut into so many, of so many */
+    void *partial;       /* [parts][kept.numel] totals of 8 bytes, when there are several */
+    double p;            /* the fold's parameter, */
+    const double *each;  /* or one for every result */
     double correction;
     int32_t finish, vector; /* vector: by runs of four, of x (rows) or of results (columns) */
-    int32_t group;          /* threads that take a row */
+    int32_t group, dense;   /* threads that take a row; of rows that go by packs of 16 bytes, a pack's elements, or 0 */
 } ac_gpu_reduce;
 
 typedef struct {
@@ -88,7 +100,7 @@ typedef struct {
     ac_gpu_ref values; /* no memory: not wanted */
     int64_t *indices;
     ac_space kept, along;
-    int32_t smallest;
+    int32_t smallest, group, dense; /* group, dense: as above */
 } ac_gpu_best;
 
 /* -- rows -- */
@@ -110,12 +122,12 @@ typedef struct {
     double eps;
 } ac_gpu_rows;
 
-/* Running totals along rows: `group` threads take one, each a part of its own. */
+/* Running totals along rows: `group` threads take one; vector: x and out by runs of four. */
 typedef struct {
     int64_t rows, n;
     ac_gpu_rows_of x, with, out;
     int64_t *indices; /* where the extreme last was, laid out like `out` */
-    int32_t group, reverse, smallest;
+    int32_t group, vector, reverse, smallest;
 } ac_gpu_running;
 
 /* The gradients of weight and bias: column sums of g * xhat and g over contiguous [rows, n]. */

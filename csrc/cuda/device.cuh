@@ -101,6 +101,48 @@ template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16
 
 #define EACH_OF(V) _Pragma("unroll") for (int j = 0; j < V; j++)
 
+/* Elements of the bulk dtypes, as they lie in memory. */
+struct Float32 {
+    float x;
+    DEV_METHOD float value(void) const { return x; }
+};
+struct Float16 {
+    uint16_t bits;
+    DEV_METHOD float value(void) const { return half_to_float(bits); }
+};
+struct BFloat16 {
+    uint16_t bits;
+    DEV_METHOD float value(void) const { return ac_bf16_to_f32(bits); }
+};
+
+/* A thread's share of [begin, end), as float32, for all of a group of threads: body.take<U, RUN>(x, i, apart) gets U
+ * packs of RUN values, of 16 bytes, which are in flight together; the first begins at i, the others so many elements
+ * further each. What is no whole pack comes value by value. `begin` is on a boundary of 16 bytes. */
+enum { PACKS = 4 };
+template <int U, int RUN, class E, class F> DEV void take_packs(const E *p, int64_t i, int64_t apart, F &body) {
+    pack<E, RUN> t[U];
+    float x[U * RUN];
+#pragma unroll
+    for (int u = 0; u < U; u++) t[u] = *(const pack<E, RUN> *)(p + i + u * apart);
+#pragma unroll
+    for (int u = 0; u < U; u++) EACH_OF(RUN) x[u * RUN + j] = t[u].v[j].value();
+    body.template take<U, RUN>(x, i, apart);
+}
+template <class E, class F> DEV void each_pack_of(const E *p, int64_t begin, int64_t end, int group, F &body) {
+    enum { RUN = 16 / sizeof(E) };
+    int64_t apart = (int64_t)group * RUN, i = begin + (int64_t)(threadIdx.x % group) * RUN;
+    for (; i + (PACKS - 1) * apart + RUN <= end; i += PACKS * apart) take_packs<PACKS, RUN>(p, i, apart, body);
+    for (; i + RUN <= end; i += apart) take_packs<1, RUN>(p, i, apart, body);
+    for (; i < end; i++) take_packs<1, 1>(p, i, apart, body);
+}
+/* Of a bulk dtype, from element `base` on. */
+template <class F>
+DEV void each_pack(const ac_gpu_ref &r, int64_t base, int64_t begin, int64_t end, int group, F &body) {
+    if (r.dtype == AC_float32) each_pack_of((const Float32 *)r.data + base, begin, end, group, body);
+    else if (r.dtype == AC_float16) each_pack_of((const Float16 *)r.data + base, begin, end, group, body);
+    else each_pack_of((const BFloat16 *)r.data + base, begin, end, group, body);
+}
+
 /* Runs are of the dtypes that training moves in bulk, computed in float32: float32, float16, bfloat16, and
  * truth values beside them. The host sets `vector` for no others; everything else goes by single elements, so that the
  * code stays small. */
@@ -192,14 +234,27 @@ DEV int64_t thread_count(void) { return (int64_t)gridDim.x * blockDim.x; }
 
 /* -- a group of T threads, neighbours along x: a part of a warp (1, 2, ... 32), or the whole block -- */
 
+/* What the lane has whose number differs in the bits of `with`; of what is not one number, overloads say it. */
+template <class V> DEV V of_lane(V v, int with) { return __shfl_xor_sync(0xFFFFFFFFu, v, with); }
+
+template <class S> DEV S words_of_lane(const S &s, int with) {
+    enum { WORDS = sizeof(S) / 4 };
+    uint32_t words[WORDS];
+    memcpy(words, &s, sizeof s);
+    EACH_OF(WORDS) words[j] = of_lane(words[j], with);
+    S other;
+    memcpy(&other, words, sizeof other);
+    return other;
+}
+
 template <class V, class Join> DEV V warp_join(V v, Join join) {
-    for (int step = 16; step; step /= 2) v = join(v, __shfl_xor_sync(0xFFFFFFFFu, v, step));
+    for (int step = 16; step; step /= 2) v = join(v, of_lane(v, step));
     return v;
 }
 /* The same value for every thread; all threads of a warp call. `room` holds one V for each warp of the block. */
 template <class V, class Join> DEV V group_join(int T, V v, V *room, Join join) {
     if (T < 32) {
-        for (int step = T / 2; step; step /= 2) v = join(v, __shfl_xor_sync(0xFFFFFFFFu, v, step));
+        for (int step = T / 2; step; step /= 2) v = join(v, of_lane(v, step));
         return v;
     }
     v = warp_join(v, join);

@@ -101,6 +101,60 @@ static ac_gpu_kernel copies[AC_N_OPMATHS] = {{.image = AC_IMAGE_ELEMENTWISE, .na
                                              {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_f64"},
                                              {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_i64"}};
 
+static int neighbours_of(const ac_gpu_point *p, int k) {
+    for (int d = p->ndim - 1; d >= 0; d--)
+        if (p->strides[k][d] == 1) return d;
+    return -1;
+}
+
+/* The dimensions of operand k beside the two that the tiles lie in. */
+static ac_space items_of(const ac_gpu_point *p, int k, int across, int down) {
+    ac_space s = {.n = 0, .numel = 1};
+    for (int d = 0; d < p->ndim; d++) {
+        if (d == across || d == down) continue;
+        s.size[s.n] = p->shape[d], s.stride[s.n++] = p->strides[k][d];
+        s.numel *= p->shape[d];
+    }
+    if (s.n == 0) s.size[0] = 1, s.stride[0] = 0, s.n = 1;
+    return s;
+}
+
+static bool all_even(const ac_gpu_turn *a) {
+    bool even = a->across % 2 == 0 && a->down % 2 == 0 && a->from_step % 2 == 0 && a->to_step % 2 == 0;
+    for (int d = 0; d < a->from_items.n; d++)
+        even = even && a->from_items.stride[d] % 2 == 0 && a->to_items.stride[d] % 2 == 0;
+    return even && ((uintptr_t)a->from & 3) == 0 && ((uintptr_t)a->to & 3) == 0;
+}
+
+/* Whether one operand's neighbours lie apart in the other, and enough of them follow each other on both sides. */
+static bool turns(const ac_gpu_point *p, ac_gpu_turn *a) {
+    enum { LEAST = 8 };
+    int across = neighbours_of(p, 0), down = neighbours_of(p, 1);
+    if (across < 0 || down < 0 || across == down || p->shape[across] < LEAST || p->shape[down] < LEAST) return false;
+    *a = (ac_gpu_turn){.from = p->operand[1].data,
+                       .to = p->operand[0].data,
+                       .across = p->shape[across],
+                       .down = p->shape[down],
+                       .from_step = p->strides[1][across],
+                       .to_step = p->strides[0][down],
+                       .from_items = items_of(p, 1, across, down),
+                       .to_items = items_of(p, 0, across, down)};
+    a->tiles_across = (a->across + AC_GPU_TURN - 1) / AC_GPU_TURN;
+    a->tiles = a->tiles_across * ((a->down + AC_GPU_TURN - 1) / AC_GPU_TURN);
+    a->jobs = a->tiles * a->from_items.numel, a->pairs = all_even(a);
+    return true;
+}
+
+static int launch_turn(ac_device d, int64_t item, const ac_gpu_turn *a) {
+    static ac_gpu_kernel kernels[4] = {{.image = AC_IMAGE_ELEMENTWISE, .name = "ac_turn_8"},
+                                       {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_turn_16"},
+                                       {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_turn_32"},
+                                       {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_turn_64"}};
+    int which = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
+    int64_t shared = AC_GPU_TURN * (AC_GPU_TURN * item + (item > 4 ? item : 4));
+    return ac_gpu_launch(d, &kernels[which], a->jobs, (size_t)shared, a);
+}
+
 static int move_bytes(ac_tensor *to, const ac_tensor *from) {
     return ac_gpu_memory.copy(ac_device_of(to), ac_data(to), ac_data(from), to->numel * ac_itemsize(to->dtype));
 }
@@ -109,10 +163,12 @@ int ac_gpu_copy(ac_tensor *to, const ac_tensor *from) {
     ac_tensor *operands[2] = {to, (ac_tensor *)(uintptr_t)from};
     int opmath = ac_gpu_opmath(ac_copy_dtype(to->dtype, from->dtype));
     ac_gpu_point p;
+    ac_gpu_turn turn;
     if (to->numel == 0) return 0;
     bool same = to->dtype == from->dtype && ac_device_of(from) != AC_CPU && ac_same_shape(to, from);
     if (same && ac_is_contiguous(to) && ac_is_contiguous(from)) return move_bytes(to, from);
     walk_of(&p, operands, 2, opmath);
+    if (same && turns(&p, &turn)) return launch_turn(ac_device_of(to), ac_itemsize(to->dtype), &turn);
     return launch_walk(ac_device_of(to), &copies[opmath], &p);
 }
 

@@ -130,6 +130,82 @@ COPY(float, f32)
 COPY(double, f64)
 COPY(int64_t, i64)
 
+/* -- copies that turn ------------------------------------------------------------------------------- */
+
+enum { TURN = AC_GPU_TURN, LANES = 32, WARPS = AC_GPU_THREADS / LANES };
+
+/* The corner of a job's tile, and how much of it there is. */
+template <class E> struct Tile {
+    const E *from;
+    E *to;
+    int64_t across, down;
+    DEV_METHOD Tile(const ac_gpu_turn &a, int64_t job) {
+        int64_t item = quotient(job, a.tiles), tile = job - item * a.tiles, below = quotient(tile, a.tiles_across);
+        int64_t right = (tile - below * a.tiles_across) * TURN;
+        below *= TURN, across = a.across - right, down = a.down - below;
+        from = (const E *)a.from + space_offset(a.from_items, item) + right * a.from_step + below;
+        to = (E *)a.to + space_offset(a.to_items, item) + below * a.to_step + right;
+    }
+};
+
+/* A thread reads a part of its tile at once; through shared memory, both sides move whole lines. */
+template <class E> DEV void turn(const ac_gpu_turn &a) {
+    enum { ROWS = AC_GPU_THREADS / TURN, EACH = TURN / ROWS, PITCH = TURN + (sizeof(E) < 4 ? 4 / sizeof(E) : 1) };
+    E *tile = (E *)ac_shared_memory; /* [TURN][PITCH]: a word more, so that neighbours below lie in other banks */
+    int own = threadIdx.x % TURN, row = threadIdx.x / TURN;
+    for (int64_t job = blockIdx.x; job < a.jobs; job += gridDim.x) {
+        Tile<E> t(a, job);
+        E x[EACH];
+        EACH_OF(EACH)
+        x[j] = own < t.down && row + j * ROWS < t.across ? t.from[(row + j * ROWS) * a.from_step + own] : E();
+        __syncthreads(); /* the tile before is written */
+        EACH_OF(EACH) tile[(row + j * ROWS) * PITCH + own] = x[j];
+        __syncthreads();
+        EACH_OF(EACH) x[j] = tile[own * PITCH + row + j * ROWS];
+        EACH_OF(EACH) if (own < t.across && row + j * ROWS < t.down) t.to[(row + j * ROWS) * a.to_step + own] = x[j];
+    }
+}
+
+/* By squares of 2 x 2 values of 16 bits. Words of a line of the tile are two neighbours of the result; the two lines
+ * that a thread has are written in an order in which no two threads of a warp meet in a bank. */
+DEV void turn_pairs(const ac_gpu_turn &a) {
+    enum { EACH = TURN / 2 / WARPS, PITCH = LANES + 1 };
+    uint32_t *tile = (uint32_t *)ac_shared_memory; /* [TURN][PITCH] */
+    int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, later = lane / (LANES / 2);
+    for (int64_t job = blockIdx.x; job < a.jobs; job += gridDim.x) {
+        Tile<uint16_t> t(a, job);
+        uint32_t x[EACH], y[EACH];
+        EACH_OF(EACH) {
+            int row = 2 * (warp + j * WARPS);
+            bool there = 2 * lane < t.down && row < t.across;
+            const uint16_t *from = t.from + row * a.from_step + 2 * lane;
+            x[j] = there ? *(const uint32_t *)from : 0, y[j] = there ? *(const uint32_t *)(from + a.from_step) : 0;
+        }
+        __syncthreads(); /* the tile before is written */
+        EACH_OF(EACH) {
+            uint32_t low = (x[j] & 0xFFFF) | y[j] << 16, high = x[j] >> 16 | (y[j] & 0xFFFF0000u);
+            uint32_t *at = tile + warp + j * WARPS + 2 * lane * PITCH;
+            at[later * PITCH] = later ? high : low, at[(1 - later) * PITCH] = later ? low : high;
+        }
+        __syncthreads();
+        EACH_OF(2 * EACH) {
+            int row = warp + j * WARPS;
+            if (2 * lane >= t.across || row >= t.down) continue;
+            *(uint32_t *)(t.to + row * a.to_step + 2 * lane) = tile[row * PITCH + lane];
+        }
+    }
+}
+
+AC_KERNEL(ac_turn_8, ac_gpu_turn) { turn<uint8_t>(a); }
+AC_KERNEL(ac_turn_16, ac_gpu_turn) {
+    if (a.pairs) turn_pairs(a);
+    else turn<uint16_t>(a);
+}
+AC_KERNEL(ac_turn_32, ac_gpu_turn) { turn<uint32_t>(a); }
+AC_KERNEL(ac_turn_64, ac_gpu_turn) { turn<uint64_t>(a); }
+
+/* -- dropout ---------------------------------------------------------------------------------------- */
+
 /* Element i is dropped when its number, of the same stream as on the CPU, is below p. */
 #define DROPOUT(R, opmath)                                                                                             \
     AC_KERNEL(ac_dropout_##opmath, ac_gpu_point) {                                                                     \

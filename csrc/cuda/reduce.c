@@ -32,7 +32,7 @@ static int opmath_for(const ac_tensor *x, ac_dtype result) {
     return own == AC_OPMATH_I64 && ac_is_floating(result) ? AC_OPMATH_F32 : own;
 }
 
-enum { WIDE = 32, PART = 4096, COLUMN_PART = 128, MOST_PARTS = 4096, RUN = 4 };
+enum { WIDE = 32, PART = 4096, COLUMN_PART = 128, MOST_PARTS = 4096, MANY = 4096, RUN = 4, WHOLE = 16 };
 
 /* Parts of so many reduced elements follow from sizes alone, so sums do not depend on the device they are made on. */
 static int64_t parts_for(int64_t results, int64_t inner, int64_t part) {
@@ -40,9 +40,9 @@ static int64_t parts_for(int64_t results, int64_t inner, int64_t part) {
     return parts < 1 || most < 1 ? 1 : parts < most ? parts : most;
 }
 
-static bool by_columns(const ac_gpu_reduce *a) {
-    int64_t last = a->kept.size[a->kept.n - 1];
-    return last >= 4 && a->kept.stride[a->kept.n - 1] < a->inner.stride[a->inner.n - 1];
+/* Whether a kept dimension is closest in memory. */
+static bool by_columns(const ac_space *kept, const ac_space *inner) {
+    return kept->size[kept->n - 1] >= 4 && kept->stride[kept->n - 1] < inner->stride[inner->n - 1];
 }
 
 /* Whether `along` goes through runs of four neighbours, on boundaries of 16 bytes, wherever `across` begins them. */
@@ -54,33 +54,68 @@ static bool in_runs(const ac_gpu_reduce *a, const ac_space *along, const ac_spac
     return runs && (last == 0 || along->size[last] % RUN == 0);
 }
 
-/* Threads that take so many values: what is short shares a warp, or a block. */
-static int32_t group_for(int64_t n) { return n <= 8 ? 1 : n <= 64 ? 8 : n <= 1024 ? WIDE : AC_GPU_THREADS; }
+/* Of rows whose elements lie side by side, on boundaries of 16 bytes, how many of them a pack of so many bytes has;
+ * else 0. */
+static int32_t dense(const ac_gpu_ref *x, const ac_space *along, const ac_space *across) {
+    enum { PACK = 16 };
+    int64_t run = PACK / (int64_t)ac_itemsize((ac_dtype)x->dtype);
+    bool packs = ac_gpu_aligned(x->data) && along->n == 1 && along->stride[0] == 1;
+    for (int k = 0; k < across->n; k++) packs = packs && across->stride[k] % run == 0;
+    return packs ? (int32_t)run : 0;
+}
 
-static int join_parts(ac_device d, ac_gpu_reduce *a, ac_fold fold, int opmath) {
-    a->group = group_for(a->parts);
+/* Whether a kernel takes packs of these: of bulk dtypes in float32, and of bytes that are counted. */
+static bool takes_packs(ac_dtype x, ac_fold fold, int opmath) {
+    return opmath == AC_OPMATH_F32 ? ac_gpu_is_bulk(x) : fold == AC_FOLD_COUNT && ac_itemsize(x) == 1;
+}
+
+/* Threads that take so many values: what is short shares a warp, or a block. Of many rows a warp takes longer ones. */
+static int32_t group_for(int64_t n, int64_t rows) {
+    return n <= 8 ? 1 : n <= 64 ? 8 : n <= 1024 || (n <= 2 * PART && rows >= MANY) ? WIDE : AC_GPU_THREADS;
+}
+
+static int join_parts(ac_device d, ac_gpu_reduce *a, ac_gpu_kernel *kernel) {
+    a->group = group_for(a->parts, a->kept.numel);
     int64_t blocks = (a->kept.numel + AC_GPU_THREADS / a->group - 1) / (AC_GPU_THREADS / a->group);
-    return ac_gpu_launch(d, kernel(JOIN, fold, opmath), blocks, AC_GPU_THREADS / 32 * 8, a);
+    return ac_gpu_launch(d, kernel, blocks, AC_GPU_THREADS / 32 * 8, a);
+}
+
+/* Memory for the parts of `jobs` results, or sets of them, whose totals are `words` numbers; NULL where there is one.
+ */
+static int cut(ac_device d, ac_gpu_reduce *a, int64_t jobs, int64_t part, int words, ac_gpu_block **room) {
+    a->parts = parts_for(jobs, a->inner.numel, part);
+    a->part = ((a->inner.numel + a->parts - 1) / a->parts + WHOLE - 1) / WHOLE * WHOLE;
+    *room = NULL;
+    if (a->parts == 1) return 0;
+    *room = ac_gpu_alloc(d, a->parts * a->kept.numel * 8 * words);
+    if (!*room) return -1;
+    a->partial = ac_gpu_address(*room);
+    return 0;
+}
+
+/* Both launches of a reduction by rows. */
+static int reduce_rows(ac_device d, ac_gpu_reduce *a, ac_gpu_kernel *rows, ac_gpu_kernel *join) {
+    a->group = a->parts > 1 ? AC_GPU_THREADS : group_for(a->inner.numel, a->kept.numel);
+    int64_t together = AC_GPU_THREADS / a->group, blocks = (a->kept.numel * a->parts + together - 1) / together;
+    int failed = ac_gpu_launch(d, rows, blocks, AC_GPU_THREADS / 32 * 8, a);
+    return failed || a->parts == 1 ? failed : join_parts(d, a, join);
 }
 
 static int reduce(ac_device d, ac_gpu_reduce *a, ac_fold fold, int opmath) {
-    bool columns = by_columns(a);
+    bool columns = by_columns(&a->kept, &a->inner);
     if (a->kept.numel == 0) return 0;
     a->vector = columns ? in_runs(a, &a->kept, &a->inner) && a->kept.numel % RUN == 0 : in_runs(a, &a->inner, &a->kept);
+    a->dense = takes_packs((ac_dtype)a->x.dtype, fold, opmath) ? dense(&a->x, &a->inner, &a->kept) : 0;
     int64_t wide = WIDE * (a->vector && opmath == AC_OPMATH_F32 ? RUN : 1);
     int64_t jobs = columns ? (a->kept.numel + wide - 1) / wide : a->kept.numel;
-    a->parts = parts_for(jobs, a->inner.numel, columns ? COLUMN_PART : PART);
-    ac_gpu_block *room = NULL;
-    if (a->parts > 1) {
-        room = ac_gpu_alloc(d, a->parts * a->kept.numel * 8);
-        if (!room) return -1;
-        a->partial = ac_gpu_address(room);
-    }
-    a->group = columns || a->parts > 1 ? AC_GPU_THREADS : group_for(a->inner.numel);
-    int64_t blocks = (jobs * a->parts + AC_GPU_THREADS / a->group - 1) / (AC_GPU_THREADS / a->group);
-    size_t shared = columns ? AC_GPU_THREADS * 8 * RUN : AC_GPU_THREADS / 32 * 8;
-    int failed = ac_gpu_launch(d, kernel(columns ? COLUMNS : ROWS, fold, opmath), blocks, shared, a);
-    if (!failed && a->parts > 1) failed = join_parts(d, a, fold, opmath);
+    ac_gpu_block *room;
+    AC_TRY(cut(d, a, jobs, columns ? COLUMN_PART : PART, 1, &room));
+    ac_gpu_kernel *join = kernel(JOIN, fold, opmath);
+    int failed = 0;
+    if (columns) {
+        failed = ac_gpu_launch(d, kernel(COLUMNS, fold, opmath), jobs * a->parts, AC_GPU_THREADS * 8 * RUN, a);
+        if (!failed && a->parts > 1) failed = join_parts(d, a, join);
+    } else failed = reduce_rows(d, a, kernel(ROWS, fold, opmath), join);
     ac_gpu_free(room);
     return failed;
 }
@@ -133,27 +168,46 @@ int ac_cuda_norm(const ac_run *r) {
     return run(r, &a->dim, AC_FOLD_SUM_POWERS, p, AC_GPU_POWER_ROOT, AC_OPMATH_F64);
 }
 
+/* Of rows, in float32 and what is narrower: one pass. */
+static int var_of_rows(ac_device d, ac_gpu_reduce *a) {
+    static ac_gpu_kernel rows = {.image = AC_IMAGE_REDUCE, .name = "ac_rows_moments"},
+                         join = {.image = AC_IMAGE_REDUCE, .name = "ac_join_moments"};
+    ac_gpu_block *room;
+    if (a->kept.numel == 0) return 0;
+    a->dense = ac_gpu_is_bulk((ac_dtype)a->x.dtype) ? dense(&a->x, &a->inner, &a->kept) : 0;
+    AC_TRY(cut(d, a, a->kept.numel, PART, 2, &room));
+    int failed = reduce_rows(d, a, &rows, &join);
+    ac_gpu_free(room);
+    return failed;
+}
+
 /* Two passes: the means, then the squares around them. */
+static int var_in_two(ac_device d, ac_gpu_reduce *a, int opmath) {
+    ac_gpu_block *means = ac_gpu_alloc(d, a->kept.numel * 8);
+    if (!means) return -1;
+    ac_gpu_reduce first = *a;
+    first.out = (ac_gpu_ref){.data = ac_gpu_address(means), .dtype = AC_float64}, first.finish = AC_GPU_MEAN;
+    int failed = reduce(d, &first, AC_FOLD_SUM, opmath);
+    a->each = ac_gpu_address(means);
+    if (!failed) failed = reduce(d, a, AC_FOLD_SUM_SQUARES, opmath);
+    ac_gpu_free(means);
+    return failed;
+}
+
 int ac_cuda_var(const ac_run *r) {
     ATTRS(var);
     uint32_t mask;
     const ac_tensor *x = r->in[0];
     ac_device d = ac_run_device(r);
     AC_TRY(ac_dims_mask(&a->dim, x->ndim, ac_ops[r->op].shown, &mask));
-    ac_gpu_block *means = ac_gpu_alloc(d, r->out[0]->numel * 8);
-    if (!means) return -1;
     ac_gpu_reduce c = {.x = ac_gpu_ref_of(x),
-                       .out = {.data = ac_gpu_address(means), .dtype = AC_float64},
+                       .out = ac_gpu_ref_of(r->out[0]),
                        .kept = ac_space_of(x, ~mask),
                        .inner = ac_space_of(x, mask),
                        .correction = ac_correction(a),
-                       .finish = AC_GPU_MEAN};
-    int opmath = ac_gpu_opmath(x->dtype), failed = reduce(d, &c, AC_FOLD_SUM, opmath);
-    c.out = ac_gpu_ref_of(r->out[0]), c.each = ac_gpu_address(means);
-    c.finish = r->op == AC_OP_std ? AC_GPU_DEVIATION : AC_GPU_VARIANCE;
-    if (!failed) failed = reduce(d, &c, AC_FOLD_SUM_SQUARES, opmath);
-    ac_gpu_free(means);
-    return failed;
+                       .finish = r->op == AC_OP_std ? AC_GPU_DEVIATION : AC_GPU_VARIANCE};
+    int opmath = ac_gpu_opmath(x->dtype);
+    return opmath == AC_OPMATH_F32 && !by_columns(&c.kept, &c.inner) ? var_of_rows(d, &c) : var_in_two(d, &c, opmath);
 }
 
 /* -- the position of the largest or smallest -------------------------------------------------------- */
@@ -172,7 +226,12 @@ static int pick(const ac_run *r, const ac_dims *dim, bool smallest, ac_tensor *v
                      .along = ac_space_of(x, mask),
                      .smallest = smallest};
     if (a.kept.numel == 0) return 0;
-    return ac_gpu_launch(ac_run_device(r), &best[ac_gpu_opmath(x->dtype)], a.kept.numel, AC_GPU_THREADS * 16, &a);
+    int opmath = ac_gpu_opmath(x->dtype);
+    bool side_by_side = by_columns(&a.kept, &a.along) && a.kept.numel >= MANY;
+    a.dense = takes_packs(x->dtype, AC_FOLD_MAX, opmath) ? dense(&a.x, &a.along, &a.kept) : 0;
+    a.group = side_by_side ? 1 : group_for(a.along.numel, a.kept.numel);
+    int64_t together = AC_GPU_THREADS / a.group, blocks = (a.kept.numel + together - 1) / together;
+    return ac_gpu_launch(ac_run_device(r), &best[opmath], blocks, AC_GPU_THREADS / 32 * 16, &a);
 }
 
 static int arg(const ac_run *r, bool smallest) {

@@ -72,10 +72,8 @@ DEV void finish(const ac_gpu_reduce &a, int64_t o, int64_t t) { finish_integer(a
 
 /* This part's reduced elements. */
 DEV void part_of(const ac_gpu_reduce &a, int64_t part, int64_t *begin, int64_t *end) {
-    int64_t each = (a.inner.numel + a.parts - 1) / a.parts;
-    each = (each + 7) / 8 * 8;
-    *begin = part * each < a.inner.numel ? part * each : a.inner.numel;
-    *end = *begin + each < a.inner.numel ? *begin + each : a.inner.numel;
+    *begin = part * a.part < a.inner.numel ? part * a.part : a.inner.numel;
+    *end = *begin + a.part < a.inner.numel ? *begin + a.part : a.inner.numel;
 }
 
 template <class R, class Fold>
@@ -93,10 +91,31 @@ template <class R, class Fold> struct Range {
     }
 };
 enum { RUN = 4, IN_FLIGHT = 4 };
-/* By runs of neighbours where they are; the thread whose run is cut short by the end takes what is there. */
+/* What a thread folds of packs: in several chains, which are joined by halves. */
+template <class Fold> struct Chains {
+    enum { MOST = 8 };
+    float p, acc[MOST];
+    DEV_METHOD explicit Chains(float p_) : p(p_) { EACH_OF(MOST) acc[j] = Fold::template start<float>(); }
+    template <int U, int N> DEV_METHOD void take(const float *x, int64_t, int64_t) {
+#pragma unroll
+        for (int u = 0; u < U; u++) EACH_OF(N) acc[j] = Fold()(acc[j], Fold::template map<float>(x[u * N + j], p));
+    }
+    DEV_METHOD float joined(void) {
+#pragma unroll
+        for (int half = MOST / 2; half; half /= 2) EACH_OF(half) acc[j] = Fold()(acc[j], acc[j + half]);
+        return acc[0];
+    }
+};
+/* By packs or by runs of neighbours where they are; the thread whose run is cut short by the end takes what is
+ * there. */
 template <class Fold> struct Range<float, Fold> {
     DEV_METHOD static float fold(const ac_gpu_reduce &a, int64_t base, float p, int64_t begin, int64_t end) {
         int own = threadIdx.x % a.group, step = a.group * RUN;
+        if (a.dense) {
+            Chains<Fold> chains(p);
+            each_pack(a.x, base, begin, end, a.group, chains);
+            return chains.joined();
+        }
         if (!a.vector) return fold_elements<float, Fold>(a, base, p, begin + own, a.group, end);
         Fold fold;
         float acc[RUN], x[IN_FLIGHT][RUN];
@@ -119,20 +138,41 @@ template <class Fold> struct Range<float, Fold> {
     }
 };
 
+/* Bytes that are not 0, which truth values are counted by, four at a time. */
+DEV int true_bytes(uint32_t word) {
+    uint32_t low = 0x7F7F7F7Fu;
+    return (int)((((((word & low) + low) | word) & ~low) >> 7) * 0x01010101u >> 24);
+}
+template <> struct Range<int64_t, Count> {
+    DEV_METHOD static int64_t fold(const ac_gpu_reduce &a, int64_t base, int64_t p, int64_t begin, int64_t end) {
+        enum { BYTES = 16 };
+        int64_t own = threadIdx.x % a.group, step = (int64_t)a.group * BYTES, i = begin + own * BYTES, count = 0;
+        if (!a.dense) return fold_elements<int64_t, Count>(a, base, p, begin + own, a.group, end);
+        const uint8_t *x = (const uint8_t *)a.x.data + base;
+#pragma unroll 4
+        for (; i + BYTES <= end; i += step) {
+            uint4 t = *(const uint4 *)(x + i);
+            count += true_bytes(t.x) + true_bytes(t.y) + true_bytes(t.z) + true_bytes(t.w);
+        }
+        for (; i < end; i++) count += x[i] != 0;
+        return count;
+    }
+};
+
 /* body(job, first) for jobs that groups of threads take; all threads of a block go round together, and a group without
  * a job works on the last one, and writes nothing. */
-template <class F> DEV void each_group(const ac_gpu_reduce &a, int64_t jobs, F body) {
-    int64_t groups = AC_GPU_THREADS / a.group, own = threadIdx.x / a.group;
+template <class F> DEV void each_group(int group, int64_t jobs, F body) {
+    int64_t groups = AC_GPU_THREADS / group, own = threadIdx.x / group;
     for (int64_t first = blockIdx.x * groups; first < jobs; first += gridDim.x * groups) {
         bool has_job = first + own < jobs;
-        body(has_job ? first + own : jobs - 1, has_job && threadIdx.x % a.group == 0);
+        body(has_job ? first + own : jobs - 1, has_job && threadIdx.x % group == 0);
     }
 }
 
 template <class R, class Fold> DEV void reduce_rows(const ac_gpu_reduce &a) {
     typedef typename accumulator_of<R>::wide W;
-    each_group(a, a.kept.numel * a.parts, [&](int64_t job, bool first) {
-        int64_t part = quotient(job, a.kept.numel), o = job - part * a.kept.numel, begin, end;
+    each_group(a.group, a.kept.numel * a.parts, [&](int64_t job, bool first) {
+        int64_t part = a.parts > 1 ? quotient(job, a.kept.numel) : 0, o = job - part * a.kept.numel, begin, end;
         part_of(a, part, &begin, &end);
         R p = a.each ? (R)a.each[o] : (R)a.p;
         W t = (W)Range<R, Fold>::fold(a, space_offset(a.kept, o), p, begin, end);
@@ -211,8 +251,9 @@ template <class Fold> struct Columns<float, Fold> {
 template <class R, class Fold> DEV void reduce_join(const ac_gpu_reduce &a) {
     typedef typename accumulator_of<R>::wide W;
     Fold fold;
-    each_group(a, a.kept.numel, [&](int64_t o, bool first) {
+    each_group(a.group, a.kept.numel, [&](int64_t o, bool first) {
         W total = Fold::template start<W>();
+#pragma unroll 4
         for (int64_t part = threadIdx.x % a.group; part < a.parts; part += a.group)
             total = fold(total, ((const W *)a.partial)[part * a.kept.numel + o]);
         total = group_join(a.group, total, (W *)ac_shared_memory, fold);
@@ -237,47 +278,128 @@ REDUCTION(min, Min)
 REDUCTION(max_abs, MaxAbs)
 REDUCTION(min_abs, MinAbs)
 
-/* -- the position of the largest or smallest -------------------------------------------------------- */
+/* -- variance of rows ------------------------------------------------------------------------------- */
 
-template <class R> struct Best {
-    R v;
-    int64_t at; /* -1: none yet */
+/* Sums of values and of their squares around the row's first value, which is among them, so that the squares around
+ * the mean lose few bits (Chan, Golub and LeVeque 1983). The values of a few packs give the squares around their own
+ * mean in float32; all else is float64. */
+struct Moments {
+    float first;
+    double sum, squares;
+    DEV_METHOD explicit Moments(float first_) : first(first_), sum(0), squares(0) {}
+    template <int U, int N> DEV_METHOD void take(const float *x, int64_t, int64_t) {
+        enum { ALL = U * N, CHAINS = N < 4 ? N : 4 };
+        float y[ALL], s[CHAINS], q[CHAINS];
+        EACH_OF(ALL) y[j] = x[j] - first;
+        EACH_OF(CHAINS) s[j] = y[j], q[j] = 0;
+#pragma unroll
+        for (int j = CHAINS; j < ALL; j++) s[j % CHAINS] += y[j];
+        float total = CHAINS == 1 ? *s : (s[0] + s[1 % CHAINS]) + (s[2 % CHAINS] + s[3 % CHAINS]);
+        float mean = total * (1.0f / ALL);
+        EACH_OF(ALL) q[j % CHAINS] += (y[j] - mean) * (y[j] - mean);
+        double around = 0;
+        EACH_OF(CHAINS) around += (double)q[j];
+        sum += (double)total, squares += (double)total * (double)mean + around;
+    }
 };
 
-/* Ties go to the first; the first nan wins over all. */
-template <class R> DEV bool better(R a, int64_t at, R b, int64_t bt, int smallest) {
-    if (bt < 0) return true;
-    if (at < 0) return false;
-    bool an = a != a, bn = b != b;
-    if (an || bn) return an && (!bn || at < bt);
-    if (a == b) return at < bt;
-    return smallest ? a < b : a > b;
+DEV void finish_moments(const ac_gpu_reduce &a, int64_t o, double sum, double squares) {
+    double around = squares - sum * (sum / (double)a.inner.numel);
+    finish(a, o, around < 0 ? 0 : around);
+}
+
+AC_KERNEL(ac_rows_moments, ac_gpu_reduce) {
+    double *room = (double *)ac_shared_memory;
+    each_group(a.group, a.kept.numel * a.parts, [&](int64_t job, bool first) {
+        int64_t part = a.parts > 1 ? quotient(job, a.kept.numel) : 0, o = job - part * a.kept.numel, begin, end;
+        int64_t base = space_offset(a.kept, o);
+        part_of(a, part, &begin, &end);
+        Moments m(a.inner.numel ? load<float>(a.x, base) : 0);
+        if (a.dense) each_pack(a.x, base, begin, end, a.group, m);
+        else
+            for (int64_t i = begin + threadIdx.x % a.group; i < end; i += a.group) {
+                float x = load<float>(a.x, base + space_offset(a.inner, i));
+                m.take<1, 1>(&x, i, 0);
+            }
+        double sum = group_join(a.group, m.sum, room, Add()), squares = group_join(a.group, m.squares, room, Add());
+        if (!first) return;
+        if (a.parts > 1)
+            ((double *)a.partial)[job] = sum, ((double *)a.partial)[a.parts * a.kept.numel + job] = squares;
+        else finish_moments(a, o, sum, squares);
+    });
+}
+
+AC_KERNEL(ac_join_moments, ac_gpu_reduce) {
+    double *room = (double *)ac_shared_memory;
+    each_group(a.group, a.kept.numel, [&](int64_t o, bool first) {
+        const double *sums = (const double *)a.partial, *all_squares = sums + a.parts * a.kept.numel;
+        double sum = 0, squares = 0;
+        for (int64_t part = threadIdx.x % a.group; part < a.parts; part += a.group)
+            sum += sums[part * a.kept.numel + o], squares += all_squares[part * a.kept.numel + o];
+        sum = group_join(a.group, sum, room, Add()), squares = group_join(a.group, squares, room, Add());
+        if (first) finish_moments(a, o, sum, squares);
+    });
+}
+
+/* -- the position of the largest or smallest -------------------------------------------------------- */
+
+/* The smallest is the largest of values whose order is turned around. */
+template <class R> DEV R turned(R x, int smallest) { return smallest ? -x : x; }
+template <> DEV_METHOD int64_t turned<int64_t>(int64_t x, int smallest) { return smallest ? ~x : x; }
+
+/* The largest so far, and where: so many values from the row's first. Ties go to the first; the first nan wins over
+ * all. A thread without values has a place behind all others. */
+template <class R> struct Best {
+    R v;
+    int64_t at;
+};
+template <class R> DEV Best<R> of_lane(const Best<R> &b, int with) { return {of_lane(b.v, with), of_lane(b.at, with)}; }
+struct Better {
+    template <class R> DEV_METHOD Best<R> operator()(const Best<R> &a, const Best<R> &b) const {
+        bool an = a.v != a.v, bn = b.v != b.v, first = a.at < b.at;
+        if (an || bn) return an && (!bn || first) ? a : b;
+        return (a.v == b.v ? first : a.v > b.v) ? a : b;
+    }
+};
+
+/* What a thread finds: its values come in order, from `first` on. */
+template <class R> struct Search {
+    R v;
+    int64_t at;
+    int smallest;
+    DEV_METHOD Search(int64_t first, int64_t n, int smallest_)
+        : v(Max::start<R>()), at(first < n ? first : INT64_MAX), smallest(smallest_) {}
+    DEV_METHOD bool see(R x) { /* whether it is the best so far */
+        x = turned(x, smallest);
+        bool better = v == v && !(x <= v);
+        if (better) v = x;
+        return better;
+    }
+    template <int U, int N> DEV_METHOD void take(const float *x, int64_t i, int64_t apart) {
+        int found = -1;
+        EACH_OF(U * N) if (see(x[j])) found = j;
+        if (found >= 0) at = i + found / N * apart + found % N;
+    }
+};
+template <class R> DEV void search_packs(const ac_gpu_best &, int64_t, Search<R> &) {}
+template <> DEV_METHOD void search_packs<float>(const ac_gpu_best &a, int64_t base, Search<float> &search) {
+    each_pack(a.x, base, 0, a.along.numel, a.group, search);
 }
 
 template <class R> DEV void pick_best(const ac_gpu_best &a) {
-    R *values = (R *)ac_shared_memory;
-    int64_t *indices = (int64_t *)(values + AC_GPU_THREADS);
-    for (int64_t o = blockIdx.x; o < a.kept.numel; o += gridDim.x) {
-        int64_t base = space_offset(a.kept, o), at = -1;
-        R v = 0;
-        for (int64_t i = threadIdx.x; i < a.along.numel; i += AC_GPU_THREADS) {
-            R x = load<R>(a.x, base + space_offset(a.along, i));
-            if (better(x, i, v, at, a.smallest)) v = x, at = i;
-        }
-        __syncthreads();
-        values[threadIdx.x] = v, indices[threadIdx.x] = at;
-        __syncthreads();
-        for (int half = AC_GPU_THREADS / 2; half; half /= 2) {
-            int other = threadIdx.x + half;
-            if ((int)threadIdx.x < half &&
-                better(values[other], indices[other], values[threadIdx.x], indices[threadIdx.x], a.smallest))
-                values[threadIdx.x] = values[other], indices[threadIdx.x] = indices[other];
-            __syncthreads();
-        }
-        if (threadIdx.x != 0) continue;
-        if (a.values.data) store<R>(a.values, o, values[0]);
-        a.indices[o] = indices[0] < 0 ? 0 : indices[0];
-    }
+    each_group(a.group, a.kept.numel, [&](int64_t o, bool first) {
+        int64_t own = threadIdx.x % a.group, base = space_offset(a.kept, o);
+        Search<R> search(a.dense ? own * a.dense : own, a.along.numel, a.smallest);
+        if (a.dense) search_packs(a, base, search);
+        else
+            for (int64_t i = own; i < a.along.numel; i += a.group)
+                if (search.see(load<R>(a.x, base + space_offset(a.along, i)))) search.at = i;
+        Best<R> best = {search.v, search.at};
+        best = group_join(a.group, best, (Best<R> *)ac_shared_memory, Better());
+        if (!first) return;
+        if (a.values.data) store<R>(a.values, o, turned(best.v, a.smallest));
+        a.indices[o] = best.at < a.along.numel ? best.at : 0;
+    });
 }
 
 AC_KERNEL(ac_best_f32, ac_gpu_best) { pick_best<float>(a); }

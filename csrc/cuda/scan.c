@@ -13,11 +13,27 @@ KERNELS(linear)
 KERNELS(extreme)
 #undef KERNELS
 
-enum { SHORT_ROW = 64, WARP = 32, STATE_BYTES = 24 };
+enum { SHORT_ROW = 16, LONG_ROW = 1024, MANY = 4096, WARP = 32, RUN = 4, STATE_BYTES = 24 };
 
 static ac_gpu_rows_of rows_along(const ac_tensor *t, int64_t dim) {
     uint32_t mask = t->ndim ? 1u << dim : 0;
     return (ac_gpu_rows_of){ac_gpu_ref_of(t), ac_space_of(t, ~mask), ac_space_of(t, mask)};
+}
+
+/* Whether rows go by runs of four neighbours of a bulk dtype. */
+static bool in_runs(const ac_gpu_rows_of *t) {
+    bool runs = ac_gpu_aligned(t->ref.data) && ac_gpu_is_bulk((ac_dtype)t->ref.dtype);
+    runs = runs && t->inner.n == 1 && t->inner.stride[0] == 1;
+    for (int k = 0; k < t->kept.n; k++) runs = runs && t->kept.stride[k] % RUN == 0;
+    return runs;
+}
+
+/* Threads that take a row, by sizes alone. Short rows, and many that lie side by side, are a thread's. */
+static int32_t group_for(const ac_gpu_running *a) {
+    const ac_space *kept = &a->x.kept, *inner = &a->x.inner;
+    bool beside = kept->stride[kept->n - 1] < inner->stride[inner->n - 1];
+    if (a->n <= SHORT_ROW || (beside && a->rows >= MANY)) return 1;
+    return a->n <= LONG_ROW || a->rows >= MANY ? WARP : AC_GPU_THREADS;
 }
 
 static int run_scan(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, ac_gpu_running *a) {
@@ -28,11 +44,13 @@ static int run_scan(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, ac_gpu
     a->x = rows_along(x, dim), a->out = rows_along(r->out[0], dim);
     if (r->n_in > 1) a->with = rows_along(r->in[1], dim);
     if (a->rows == 0) return 0;
-    a->group = a->n <= SHORT_ROW ? 1 : a->n <= SHORT_ROW * WARP ? WARP : AC_GPU_THREADS;
+    a->group = group_for(a);
+    a->vector = a->n % RUN == 0 && !a->reverse && r->n_in == 1 && in_runs(&a->x) && in_runs(&a->out);
     int64_t groups = AC_GPU_THREADS / a->group, blocks = (a->rows + groups - 1) / groups;
     int64_t most = (int64_t)ac_gpu_multiprocessors(d) * 64;
     bool real = ac_is_floating(r->out[0]->dtype);
-    return ac_gpu_launch(d, &kernels[real ? 0 : 1], blocks < most ? blocks : most, AC_GPU_THREADS * STATE_BYTES, a);
+    return ac_gpu_launch(d, &kernels[real ? 0 : 1], blocks < most ? blocks : most,
+                         2 * AC_GPU_THREADS / WARP * STATE_BYTES, a);
 }
 
 int ac_cuda_cumsum(const ac_run *r) {
