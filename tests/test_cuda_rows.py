@@ -220,3 +220,47 @@ def test_bytes_of_running_sums():
     for shape in ((64, 1024), (2, 8192)):
         x = drawn(*shape)
         assert bytes_of(lambda x=x: x.cumsum(1)) <= 2.01 * x.nbytes
+
+
+# -- sorts of long rows ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float64, ampc.int64, ampc.int32], ids=str)
+@pytest.mark.parametrize("shape", [(1, 20001), (2, 6144), (3, 4100)], ids=str)
+def test_sorts_of_long_rows(shape, dtype):
+    """By digits: all values of one row, few different ones, all digits of wide integers; places stay in order."""
+    x = ampc.randint(-2**62, 2**62, shape) if dtype is ampc.int64 else (drawn(*shape) * 2**20).to(dtype)
+    few = (drawn(*shape) * 2).round().to(dtype)
+    for values in (x, few, x[:1] * 0):
+        wide = values.numpy(force=True) if dtype is not ampc.bfloat16 else as_float64(values)[0]
+        rising = np.argsort(wide, -1, kind="stable")
+        falling = shape[-1] - 1 - np.argsort(np.flip(wide, -1), -1, kind="stable")[..., ::-1]
+        for descending, want in ((False, rising), (True, falling)):
+            ordered, places = values.sort(-1, descending)
+            assert np.array_equal(places.numpy(force=True), want)
+            assert ordered.equal(values.gather(-1, places))
+    assert np.array_equal(few.topk(5)[1].numpy(force=True), few.sort(-1, True)[1][:, :5].numpy(force=True))
+    same_bits_in_any_order(lambda: [*few.sort(-1)])
+
+
+@pytest.mark.parametrize("share", [0.001, 0.6])
+@pytest.mark.parametrize("n", [5, 4097, 2_200_000])
+def test_places_of_what_is_not_zero(n, share):
+    x = ampc.rand(n) < share
+    assert np.array_equal(x.nonzero().numpy(force=True)[:, 0], np.flatnonzero(x.numpy(force=True)))
+
+
+def test_sums_at_many_indices():
+    """More than a block sorts; indices of all sizes."""
+    index, g = ampc.randint(0, 70000, (9000,)), drawn(9000, 3, dtype=ampc.float64)
+    want = np.zeros((70000, 3))
+    np.add.at(want, index.numpy(force=True), as_float64(g)[0])
+    assert abs(as_float64(ampc.zeros(70000, 3, dtype=ampc.float64).index_add(0, index, g))[0] - want).max() <= 1e-12
+
+
+@BYTES
+def test_bytes_of_sorts_of_long_rows():
+    """Four passes: keys and places are read and written, and keys are read for the counts. What a digit has of a tile begins anywhere."""
+    x = drawn(2, 16384)
+    assert bytes_of(lambda: x.sort(1)) <= x.numel() * (4 + 8 + 4 * (16 + 16 + 8) - 8 + 8 + 32 + 12) * 1.3
+    assert launches(lambda: x.sort(1))[0] == 14

@@ -169,6 +169,7 @@ COMPUTED = {
     "memory as a generic address": ("mov.u64 %rd2, shared; cvta.shared.u64 %rd3, %rd2; mov.u64 %rd1, 7; st.u64 [%rd3+8], %rd1; cvta.to.shared.u64 %rd4, %rd3;"
                                     "ld.shared.u64 %rd1, [%rd4+8];", 7),
     "an atomic sum": ("mov.u32 %r2, shared; st.shared.u32 [%r2], 5; atom.shared.add.u32 %r3, [%r2], 2; ld.shared.u32 %r4, [%r2]; mov.b64 %rd1, {%r3, %r4};", 7 << 32 | 5),
+    "bits that are set": ("mov.u32 %r1, -1; popc.b32 %r2, %r1; mov.u32 %r3, 0x80010; popc.b32 %r4, %r3; mov.b64 %rd1, {%r2, %r4};", 2 << 32 | 32),
     "a copy with zeros behind it": ("mov.u64 %rd2, 0x1122334455667788; st.global.u64 [%rd0], %rd2; mov.u32 %r1, 4; mov.u32 %r2, 16;"
                                     "cp.async.cg.shared.global [%r2], [%rd0], 16, %r1; cp.async.commit_group; cp.async.wait_group 0; ld.shared.u64 %rd1, [%r2];", 0x55667788),
     "an atomic exchange": ("st.global.u32 [%rd0], 1; atom.global.cas.b32 %r1, [%rd0], 1, 9; atom.global.cas.b32 %r2, [%rd0], 1, 5; mov.b64 %rd1, {%r1, %r2};", 9 << 32 | 1),
@@ -177,6 +178,7 @@ COMPUTED = {
 PLACE = "shl.b32 %r1, %r0, 2; xor.b32 %r2, %r1, {other}; "
 WRITE, READ = "st.shared.u32 [%r1], %r0; ", "ld.shared.u32 %r3, [%r2]; "
 SHUFFLE = "shfl.sync.bfly.b32 %r4|%p1, %r0, 1, 31, -1; "
+VOTE = "vote.sync.ballot.b32 %r2, %p1"
 NEIGHBOUR, OTHER_WARP = PLACE.format(other=4), PLACE.format(other=128)
 # 16 bytes a thread
 COPY, COPIED = "shl.b32 %r1, %r0, 4; xor.b32 %r2, %r1, 16; cp.async.cg.shared.global [%r1], [%rd0], 16; ", "ld.shared.u32 %r3, [%r2]; "
@@ -217,6 +219,8 @@ WATCHED = {
 def gpu(tmp_path_factory):
     computed = [kernel(f"computed_{i}", code + "st.global.u64 [%rd0], %rd1;") for i, (code, _) in enumerate(COMPUTED.values())]
     watched = [kernel(f"watched_{i}", code) for i, (code, _) in enumerate(WATCHED.values())]
+    watched.append(kernel("voted", f"and.b32 %r1, %r0, 5; setp.eq.s32 %p1, %r1, 1; {VOTE}, -1; cvt.u64.u32 %rd1, %r2; st.global.u64 [%rd0], %rd1;"))
+    watched.append(kernel("voted_in_part", f"setp.eq.s32 %p1, %r0, 1; {VOTE}, 3;"))
     endless = kernel("endless", "bra.uni $L1;\n$L1:\n").replace("    ret;\n", "")
     text = HEAD + "".join(computed + watched) + endless
     # A name of its own, or ampc in this process would take it for the machine's GPU.
@@ -240,6 +244,12 @@ def test_mistakes_in_memory(gpu, what, order):
     copies = "cp.async" in WATCHED[what][0]
     said, wrong = gpu.run(f"watched_{list(WATCHED).index(what)}", threads=64, shared=1024 if copies else 256), WATCHED[what][1]
     assert wrong in said if wrong else not isinstance(said, str)
+
+
+@pytest.mark.cpu
+def test_votes_of_a_warp(gpu):
+    assert gpu.run("voted", threads=32) == 0x0A0A0A0A
+    assert "a vote of a part of a warp" in gpu.run("voted_in_part", threads=32)
 
 
 @pytest.mark.cpu

@@ -253,14 +253,17 @@ typedef struct {
 /* In shared memory a block sorts up to so many, in rows of a power of 2; short rows several at a time. */
 enum { AC_GPU_SORT_MOST = 4096, AC_GPU_SORT_LEAST = 512, AC_GPU_SORT_ITEM = 12 /* bytes */ };
 
+/* Longer rows go by digits of 8 bits, in tiles of so many. */
+enum { AC_GPU_DIGITS = 256, AC_GPU_DIGIT_BITS = 8, AC_GPU_SORT_TILE = 2048 };
+
 typedef struct {
-    int64_t n, blocks;
+    int64_t rows, n, tiles; /* tiles: of a row of n */
     const uint64_t *keys;
-    const int64_t *payload; /* NULL: 0, 1, 2, ... */
+    const int64_t *payload; /* NULL: places in the row */
     uint64_t *keys_out;
     int64_t *payload_out;
-    int64_t *counts;      /* [16][blocks] */
-    int32_t shift, width; /* width: of the row, where one block sorts all */
+    int64_t *counts, *totals; /* [rows][digits][tiles], [rows][digits] */
+    int32_t shift, width;     /* width: of the row, where one block sorts all */
 } ac_gpu_radix;
 
 typedef struct {
@@ -276,7 +279,7 @@ typedef struct {
     ac_space to;
     int32_t descending, width, items; /* in shared memory: of a row, and of all rows of a block */
     uint64_t *keys;
-    const int64_t *order; /* second stage: keys of the rows; third: where values come from */
+    const int64_t *order; /* the places in their rows that values come from */
     int64_t *indices;
 } ac_gpu_sort;
 

@@ -21,6 +21,9 @@
 /* Two blocks on a multiprocessor: few enough registers for that. */
 #define AC_KERNEL_OF_TWO(name, Args)                                                                                   \
     extern "C" __global__ void __launch_bounds__(AC_GPU_THREADS, 2) name(const __grid_constant__ Args a)
+/* Four of them. */
+#define AC_KERNEL_OF_FOUR(name, Args)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(AC_GPU_THREADS, 4) name(const __grid_constant__ Args a)
 /* What the launch asked for. */
 extern __align__(AC_GPU_SHARED_ALIGNMENT) __shared__ char ac_shared_memory[];
 #else
@@ -271,18 +274,29 @@ template <class V, class Join> DEV V block_join(V v, Join join) {
     return group_join(AC_GPU_THREADS, v, (V *)ac_shared_memory, join);
 }
 
-/* The sum of what the threads before this one have; sums[thread] holds what they have up to it. */
-template <class V> DEV V block_scan(V own, V *sums) {
-    __syncthreads(); /* nobody reads an earlier scan's sums any more */
-    sums[threadIdx.x] = own;
-    __syncthreads();
-    for (int stride = 1; stride < AC_GPU_THREADS; stride *= 2) {
-        V left = (int)threadIdx.x >= stride ? sums[threadIdx.x - stride] : 0;
-        __syncthreads();
-        sums[threadIdx.x] += left;
-        __syncthreads();
+/* The sum of what the lanes before this one have; and that of all lanes, in place of `all`. */
+template <class V> DEV V warp_scan(V *all) {
+    V before = 0;
+    for (int step = 1; step < 32; step *= 2) {
+        V other = of_lane(*all, step);
+        if (threadIdx.x & step) before += other;
+        *all += other;
     }
-    return sums[threadIdx.x] - own;
+    return before;
+}
+/* The same of a block's threads. `room` holds one V for each warp. */
+template <class V> DEV V block_scan(V *all, V *room) {
+    int warp = threadIdx.x / 32;
+    V before = warp_scan(all);
+    __syncthreads(); /* nobody reads what an earlier call left any more */
+    if (threadIdx.x % 32 == 0) room[warp] = *all;
+    __syncthreads();
+    *all = 0;
+    for (int w = 0; w < AC_GPU_THREADS / 32; w++) {
+        if (w == warp) before += *all;
+        *all += room[w];
+    }
+    return before;
 }
 
 struct Add {

@@ -231,8 +231,8 @@ extern const char *const ac_gpu_opmath_names[3];
 /* Whether a dtype moves in runs, and an address is on a boundary of 16 bytes. */
 bool ac_gpu_is_bulk(ac_dtype t);
 static inline bool ac_gpu_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
-/* Sorts (key, payload) pairs by `bits` bits of the key, stably; both arrays are replaced in place. */
-int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t *payload, bool numbered) AC_CHECKED;
+/* Sorts rows of n keys by `bits` bits, stably, in place; `places` become those in its row that a row's keys had. */
+int ac_gpu_sort_pairs(ac_device d, int64_t rows, int64_t n, int bits, uint64_t *keys, int64_t *places) AC_CHECKED;
 static inline int ac_gpu_bits_for(uint64_t values) {
     int bits = 0;
     while (bits < 64 && values >> bits) bits++;

@@ -161,7 +161,7 @@ static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_t
     int failed = ac_gpu_launch(d, &keys_kernel, ac_gpu_blocks(d, p->items, 1), 0, p);
     /* one bit more than the indices need: left-out items have every bit set, and go last */
     int bits = ac_gpu_bits_for((uint64_t)(to->storage->bytes / ac_itemsize(to->dtype))) + 1;
-    if (!failed) failed = ac_gpu_sort_pairs(d, p->items, bits < 64 ? bits : 64, (uint64_t *)p->keys, order, false);
+    if (!failed) failed = ac_gpu_sort_pairs(d, 1, p->items, bits < 64 ? bits : 64, (uint64_t *)p->keys, order);
     ac_gpu_add a = {.items = p->items,
                     .width = p->width,
                     .keys = (const uint64_t *)p->keys,

@@ -159,12 +159,12 @@ AC_KERNEL(ac_nonzero_count, ac_gpu_nonzero) {
 }
 
 AC_KERNEL(ac_nonzero_write, ac_gpu_nonzero) {
-    int *sums = (int *)ac_shared_memory;
+    int *room = (int *)ac_shared_memory;
     for (int64_t block = blockIdx.x; block < a.blocks; block += gridDim.x) {
         int64_t first = block * TILE + (int64_t)threadIdx.x * EACH;
         int own = 0;
         for (int e = 0; e < EACH; e++) own += is_nonzero(a, first + e);
-        int64_t to = a.counts[block] + block_scan(own, sums);
+        int64_t to = a.counts[block] + block_scan(&own, room);
         for (int e = 0; e < EACH; e++) {
             if (!is_nonzero(a, first + e)) continue;
             int64_t rest = first + e;

@@ -5,12 +5,12 @@
 
 #define SORT_KERNEL(id, text) static ac_gpu_kernel id = {.image = AC_IMAGE_SORT, .name = text}
 
-enum { DIGITS = 16, DIGIT_BITS = 4, TILE = AC_GPU_THREADS * 4 };
+enum { DIGITS = AC_GPU_DIGITS, TILE = AC_GPU_SORT_TILE, WARPS = AC_GPU_THREADS / 32 };
 
 int ac_gpu_scan_sums(ac_device d, int64_t *values, int64_t n, int64_t *total) {
     SORT_KERNEL(kernel, "ac_scan");
     ac_gpu_scan a = {values, n, total};
-    return ac_gpu_launch(d, &kernel, 1, AC_GPU_THREADS * 8, &a);
+    return ac_gpu_launch(d, &kernel, 1, WARPS * 8, &a);
 }
 
 /* The power of 2 that holds a row of n. */
@@ -20,34 +20,43 @@ static int32_t sort_width(int64_t n) {
     return width;
 }
 
-int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t *payload, bool numbered) {
-    SORT_KERNEL(whole, "ac_sort_pairs");
+/* One pass: how often digits are in the tiles, where those of each tile go, and moving them there. */
+static int radix_pass(ac_device d, const ac_gpu_radix *a) {
     SORT_KERNEL(count, "ac_radix_count");
+    SORT_KERNEL(scan, "ac_radix_scan");
     SORT_KERNEL(move, "ac_radix_move");
-    if (n <= AC_GPU_SORT_MOST && !numbered) {
+    int64_t jobs = a->rows * a->tiles;
+    AC_TRY(ac_gpu_launch(d, &count, jobs, DIGITS * 4, a));
+    AC_TRY(ac_gpu_launch(d, &scan, a->rows * DIGITS / WARPS, 0, a));
+    return ac_gpu_launch(d, &move, jobs, TILE * 16 + DIGITS * 8 + WARPS * 8 + WARPS * DIGITS * 4, a);
+}
+
+int ac_gpu_sort_pairs(ac_device d, int64_t rows, int64_t n, int bits, uint64_t *keys, int64_t *payload) {
+    SORT_KERNEL(whole, "ac_sort_pairs");
+    if (n <= AC_GPU_SORT_MOST && rows == 1) {
         ac_gpu_radix a = {.n = n, .keys = keys, .keys_out = keys, .payload_out = payload, .width = sort_width(n)};
         return ac_gpu_launch(d, &whole, 1, (size_t)a.width * AC_GPU_SORT_ITEM, &a);
     }
-    int64_t blocks = (n + TILE - 1) / TILE;
-    ac_gpu_block *room = ac_gpu_alloc(d, (2 * n + DIGITS * blocks) * 8);
+    int64_t tiles = (n + TILE - 1) / TILE, all = rows * n;
+    ac_gpu_block *room = ac_gpu_alloc(d, (2 * all + rows * DIGITS * (tiles + 1)) * 8);
     if (!room) return -1;
     uint64_t *other_keys = ac_gpu_address(room), *k[2] = {keys, other_keys};
-    int64_t *other_payload = (int64_t *)(other_keys + n), *v[2] = {payload, other_payload};
-    int passes = (bits + DIGIT_BITS - 1) / DIGIT_BITS, failed = 0;
+    int64_t *other_payload = (int64_t *)(other_keys + all), *v[2] = {payload, other_payload};
+    int passes = (bits + AC_GPU_DIGIT_BITS - 1) / AC_GPU_DIGIT_BITS, failed = 0;
     passes += passes % 2; /* an even number ends where it began */
     for (int pass = 0; pass < passes && !failed; pass++) {
-        int from = pass % 2, shift = pass * DIGIT_BITS;
-        ac_gpu_radix a = {.n = n,
-                          .blocks = blocks,
+        int from = pass % 2;
+        ac_gpu_radix a = {.rows = rows,
+                          .n = n,
+                          .tiles = tiles,
                           .keys = k[from],
-                          .payload = pass == 0 && !numbered ? NULL : v[from],
+                          .payload = pass == 0 ? NULL : v[from],
                           .keys_out = k[1 - from],
                           .payload_out = v[1 - from],
-                          .counts = other_payload + n,
-                          .shift = shift < 64 ? shift : 60};
-        failed = ac_gpu_launch(d, &count, blocks, DIGITS * 4, &a);
-        if (!failed) failed = ac_gpu_scan_sums(d, a.counts, DIGITS * blocks, NULL);
-        if (!failed) failed = ac_gpu_launch(d, &move, blocks, (DIGITS + 1) * AC_GPU_THREADS * 4, &a);
+                          .totals = other_payload + all,
+                          .counts = other_payload + all + rows * DIGITS,
+                          .shift = pass * AC_GPU_DIGIT_BITS};
+        failed = radix_pass(d, &a);
     }
     ac_gpu_free(room);
     return failed;
@@ -63,11 +72,9 @@ static int sort_short_rows(ac_device d, int opmath, ac_gpu_sort *a) {
     return ac_gpu_launch(d, &kernels[opmath], blocks < most ? blocks : most, (size_t)a->items * AC_GPU_SORT_ITEM, a);
 }
 
-/* All values by their size, then, stably, by their row. */
 static int sort_long_rows(ac_device d, int opmath, ac_gpu_sort *a) {
     static ac_gpu_kernel keys[AC_N_OPMATHS] = AC_GPU_BY_OPMATH(AC_IMAGE_SORT, "ac_sort_keys"),
                          values[AC_N_OPMATHS] = AC_GPU_BY_OPMATH(AC_IMAGE_SORT, "ac_sort_values");
-    SORT_KERNEL(rows, "ac_sort_rows");
     int64_t n = a->rows * a->n;
     ac_gpu_block *room = ac_gpu_alloc(d, 2 * n * 8);
     if (!room) return -1;
@@ -75,10 +82,7 @@ static int sort_long_rows(ac_device d, int opmath, ac_gpu_sort *a) {
     int64_t *order = (int64_t *)(a->keys + n);
     a->order = order;
     int failed = ac_gpu_launch(d, &keys[opmath], ac_gpu_blocks(d, n, 1), 0, a);
-    if (!failed) failed = ac_gpu_sort_pairs(d, n, opmath == AC_OPMATH_F32 ? 32 : 64, a->keys, order, false);
-    if (!failed && a->rows > 1) failed = ac_gpu_launch(d, &rows, ac_gpu_blocks(d, n, 1), 0, a);
-    if (!failed && a->rows > 1)
-        failed = ac_gpu_sort_pairs(d, n, ac_gpu_bits_for((uint64_t)a->rows - 1), a->keys, order, true);
+    if (!failed) failed = ac_gpu_sort_pairs(d, a->rows, a->n, opmath == AC_OPMATH_F32 ? 32 : 64, a->keys, order);
     if (!failed) failed = ac_gpu_launch(d, &values[opmath], ac_gpu_blocks(d, a->rows * a->k, 1), 0, a);
     ac_gpu_free(room);
     return failed;

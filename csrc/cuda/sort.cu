@@ -1,75 +1,152 @@
 /* Sorting: of pairs by radix, of short rows in shared memory; and sums of what comes before. All of it is stable. */
 #include "cuda/device.cuh"
 
-/* -- radix sort of pairs, 4 bits a pass (Satish, Harris and Garland 2009) --------------------------- */
+/* -- radix sort of pairs in rows, 8 bits a pass (Satish, Harris and Garland 2009) --------------------- */
 
-/* A block takes TILE neighbours, a thread EACH of them in order. */
-enum { DIGITS = 16, EACH = 4, TILE = AC_GPU_THREADS * EACH };
+/* A block takes TILE neighbours of a row: each warp a stretch of its own, EACH times the lanes side by side. */
+enum { DIGITS = AC_GPU_DIGITS, TILE = AC_GPU_SORT_TILE, EACH = TILE / AC_GPU_THREADS, LANES = 32 };
+enum { WARPS = AC_GPU_THREADS / LANES, RUN = 4 };
 
-DEV int digit_of(const ac_gpu_radix &a, int64_t i) { return (int)(a.keys[i] >> a.shift) & (DIGITS - 1); }
+/* Where a job's tile lies, and how much of it there is. */
+struct Tile {
+    int64_t row, tile, first;
+    int size;
+    DEV_METHOD Tile(const ac_gpu_radix &a, int64_t job) {
+        row = quotient(job, a.tiles), tile = job - row * a.tiles, first = row * a.n + tile * TILE;
+        size = a.n - tile * TILE < TILE ? (int)(a.n - tile * TILE) : TILE;
+    }
+};
+DEV int digit_of(const ac_gpu_radix &a, uint64_t key) { return (int)(key >> a.shift) & (DIGITS - 1); }
 
+/* How often a tile has each digit; thread d counts digit d. */
 AC_KERNEL(ac_radix_count, ac_gpu_radix) {
     int *count = (int *)ac_shared_memory;
-    for (int64_t block = blockIdx.x; block < a.blocks; block += gridDim.x) {
+    for (int64_t job = blockIdx.x; job < a.rows * a.tiles; job += gridDim.x) {
+        Tile t(a, job);
         __syncthreads();
-        if (threadIdx.x < DIGITS) count[threadIdx.x] = 0;
+        count[threadIdx.x] = 0;
         __syncthreads();
-        for (int e = 0; e < EACH; e++) {
-            int64_t i = block * TILE + (int64_t)threadIdx.x * EACH + e;
-            if (i < a.n) atomicAdd(&count[digit_of(a, i)], 1);
+        EACH_OF(EACH) {
+            int i = threadIdx.x + j * AC_GPU_THREADS;
+            if (i < t.size) atomicAdd(&count[digit_of(a, a.keys[t.first + i])], 1);
         }
         __syncthreads();
-        if (threadIdx.x < DIGITS) a.counts[threadIdx.x * a.blocks + block] = count[threadIdx.x];
+        a.counts[(t.row * DIGITS + threadIdx.x) * a.tiles + t.tile] = count[threadIdx.x];
     }
 }
 
-/* Exclusive sums of per-thread counts, for one digit after another: rank[d][thread]. */
-DEV void rank_threads(int *count) {
-    /* 16 x 256 numbers: thread t takes the 16 of its own stretch of the flattened table */
-    int *mine = count + threadIdx.x * DIGITS, sum = 0;
-    int *totals = count + DIGITS * AC_GPU_THREADS;
-    for (int j = 0; j < DIGITS; j++) sum += mine[j];
-    int before = block_scan(sum, totals);
-    for (int j = 0; j < DIGITS; j++) {
-        int own = mine[j];
-        mine[j] = before;
-        before += own;
+/* In place of a digit's counts how many it has in the tiles before; and in the row. A warp takes a digit of a row. */
+AC_KERNEL(ac_radix_scan, ac_gpu_radix) {
+    int lane = threadIdx.x % LANES;
+    for (int64_t line = thread_index() / LANES; line < a.rows * DIGITS; line += thread_count() / LANES) {
+        int64_t *counts = a.counts + line * a.tiles, so_far = 0;
+        for (int64_t at = 0; at < a.tiles; at += LANES * RUN) {
+            int64_t own[RUN], all = 0, first = at + lane * RUN;
+            EACH_OF(RUN) own[j] = first + j < a.tiles ? counts[first + j] : 0;
+            EACH_OF(RUN) all += own[j];
+            int64_t before = so_far + warp_scan(&all);
+            EACH_OF(RUN) {
+                if (first + j < a.tiles) counts[first + j] = before;
+                before += own[j];
+            }
+            so_far += all;
+        }
+        if (lane == 0) a.totals[line] = so_far;
     }
-    __syncthreads();
 }
 
-AC_KERNEL(ac_radix_move, ac_gpu_radix) {
-    int *count = (int *)ac_shared_memory; /* [digit][thread], then a total for each thread */
-    for (int64_t block = blockIdx.x; block < a.blocks; block += gridDim.x) {
-        int64_t first = block * TILE + (int64_t)threadIdx.x * EACH;
+/* The lanes whose digit is this one's, of those that have one. */
+DEV uint32_t lanes_alike(int digit, bool there) {
+    uint32_t alike = __ballot_sync(0xFFFFFFFFu, there);
+#pragma unroll
+    for (int bit = 1; bit < DIGITS; bit *= 2) {
+        uint32_t set = __ballot_sync(0xFFFFFFFFu, (digit & bit) != 0);
+        alike &= digit & bit ? set : ~set;
+    }
+    return alike;
+}
+
+/* Each pair's place among those of its digit and warp, in order; `count`, of this warp, are how many there are. */
+DEV void rank_pairs(const ac_gpu_radix &a, const uint64_t *keys, int size, int *count, int *rank) {
+    int lane = threadIdx.x % LANES, first = threadIdx.x / LANES * LANES * EACH + lane;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        int digit = digit_of(a, keys[e]);
+        bool there = first + e * LANES < size;
+        uint32_t alike = lanes_alike(digit, there);
+        int before = __popc(alike & ((1u << lane) - 1)), so_far = there ? count[digit] : 0;
+        __syncwarp();
+        if (there && before == 0) count[digit] = so_far + __popc(alike);
+        __syncwarp();
+        rank[e] = so_far + before;
+    }
+}
+
+/* What comes before each digit: in the tile, and for each warp, in `count`; and where in the row a digit's pairs go,
+ * less their places in the tile, in `to`. Thread d does digit d. */
+DEV void place_digits(const ac_gpu_radix &a, const Tile &t, int *count, int64_t *to, int64_t *room) {
+    int own = 0, digit = threadIdx.x;
+    for (int w = 0; w < WARPS; w++) {
+        int here = count[w * DIGITS + digit];
+        count[w * DIGITS + digit] = own;
+        own += here;
+    }
+    int64_t line = t.row * DIGITS + digit, total = a.totals[line];
+    int all = own, start = block_scan(&all, (int *)room);
+    to[digit] = block_scan(&total, room) + a.counts[line * a.tiles + t.tile] - start;
+    for (int w = 0; w < WARPS; w++) count[w * DIGITS + digit] += start;
+}
+
+/* Pairs are put in order in shared memory, so that those of a digit are written side by side. */
+AC_KERNEL_OF_FOUR(ac_radix_move, ac_gpu_radix) {
+    uint64_t *keys = (uint64_t *)ac_shared_memory;                     /* [TILE] */
+    int64_t *payload = (int64_t *)(keys + TILE), *to = payload + TILE; /* [TILE], [DIGITS] */
+    int64_t *room = to + DIGITS;                                       /* [WARPS] */
+    int *count = (int *)(room + WARPS), warp = threadIdx.x / LANES;    /* [WARPS][DIGITS] */
+    int first = warp * LANES * EACH + threadIdx.x % LANES, *own = count + warp * DIGITS;
+    for (int64_t job = blockIdx.x; job < a.rows * a.tiles; job += gridDim.x) {
+        Tile t(a, job);
+        uint64_t key[EACH];
+        int rank[EACH];
+        EACH_OF(EACH) key[j] = first + j * LANES < t.size ? a.keys[t.first + first + j * LANES] : 0;
+        __syncthreads(); /* the tile before is written */
+        EACH_OF(WARPS) count[j * DIGITS + threadIdx.x] = 0;
         __syncthreads();
-        for (int d = 0; d < DIGITS; d++) count[d * AC_GPU_THREADS + threadIdx.x] = 0;
-        for (int e = 0; e < EACH; e++)
-            if (first + e < a.n) count[digit_of(a, first + e) * AC_GPU_THREADS + threadIdx.x]++;
+        rank_pairs(a, key, t.size, own, rank);
         __syncthreads();
-        rank_threads(count);
-        int start[DIGITS]; /* of each digit within the tile */
-        for (int d = 0; d < DIGITS; d++) start[d] = count[d * AC_GPU_THREADS];
+        place_digits(a, t, count, to, room);
         __syncthreads();
-        for (int e = 0; e < EACH && first + e < a.n; e++) {
-            int d = digit_of(a, first + e);
-            int64_t to = a.counts[d * a.blocks + block] + count[d * AC_GPU_THREADS + threadIdx.x]++ - start[d];
-            a.keys_out[to] = a.keys[first + e];
-            a.payload_out[to] = a.payload ? a.payload[first + e] : first + e;
+        EACH_OF(EACH) {
+            int i = first + j * LANES, place = own[digit_of(a, key[j])] + rank[j];
+            if (i >= t.size) continue;
+            keys[place] = key[j], payload[place] = a.payload ? a.payload[t.first + i] : t.tile * TILE + i;
+        }
+        __syncthreads();
+        EACH_OF(EACH) {
+            int i = threadIdx.x + j * AC_GPU_THREADS;
+            if (i >= t.size) continue;
+            int64_t at = t.row * a.n + to[digit_of(a, keys[i])] + i;
+            a.keys_out[at] = keys[i], a.payload_out[at] = payload[i];
         }
     }
 }
 
 /* Exclusive sums in place, by one block. */
 AC_KERNEL(ac_scan, ac_gpu_scan) {
-    int64_t *sums = (int64_t *)ac_shared_memory, carry = 0;
-    for (int64_t at = 0; at < a.n; at += AC_GPU_THREADS) {
-        int64_t i = at + threadIdx.x, own = i < a.n ? a.values[i] : 0;
-        int64_t before = block_scan(own, sums);
-        if (i < a.n) a.values[i] = carry + before;
-        carry += sums[AC_GPU_THREADS - 1];
+    enum { OWN = 8 };
+    int64_t so_far = 0;
+    for (int64_t at = 0; at < a.n; at += AC_GPU_THREADS * OWN) {
+        int64_t own[OWN], all = 0, first = at + threadIdx.x * OWN;
+        EACH_OF(OWN) own[j] = first + j < a.n ? a.values[first + j] : 0;
+        EACH_OF(OWN) all += own[j];
+        int64_t before = so_far + block_scan(&all, (int64_t *)ac_shared_memory);
+        EACH_OF(OWN) {
+            if (first + j < a.n) a.values[first + j] = before;
+            before += own[j];
+        }
+        so_far += all;
     }
-    if (a.total && threadIdx.x == 0) *a.total = carry;
+    if (a.total && threadIdx.x == 0) *a.total = so_far;
 }
 
 /* -- sorting in shared memory (Batcher 1968) -------------------------------------------------------- */
@@ -102,7 +179,7 @@ AC_KERNEL(ac_sort_pairs, ac_gpu_radix) {
     for (int i = threadIdx.x; i < a.n; i += AC_GPU_THREADS) a.keys_out[i] = keys[i], a.payload_out[i] = places[i];
 }
 
-/* -- sort and topk: by value, then (stably) by row -------------------------------------------------- */
+/* -- sort and topk ---------------------------------------------------------------------------------- */
 
 DEV uint64_t ordered(double x) { /* nan last, zeros equal */
     uint64_t u;
@@ -137,12 +214,10 @@ template <class R> DEV void sort_keys(const ac_gpu_sort &a) {
     }
 }
 
-AC_KERNEL(ac_sort_rows, ac_gpu_sort) { EACH_OF_N(i, a.rows * a.n) a.keys[i] = (uint64_t)quotient(a.order[i], a.n); }
-
 template <class R> DEV void sort_values(const ac_gpu_sort &a) {
     EACH_OF_N(i, a.rows * a.k) {
         int64_t row = quotient(i, a.k), j = i - row * a.k;
-        put_sorted<R>(a, row, j, a.order[row * a.n + j] - row * a.n);
+        put_sorted<R>(a, row, j, a.order[row * a.n + j]);
     }
 }
 

@@ -15,7 +15,7 @@ SPECIAL = {f"%{name}.{axis}": f"{variable}.{axis}" for axis in "xyz"
 
 # The types of what an instruction takes: T is its own, the last of its name; W is twice as wide, S the source's of a conversion.
 OPERANDS = {
-    "T": "abs neg not clz sqrt.rn rcp.rn rcp.approx.ftz ex2.approx ex2.approx.ftz rsqrt.approx.ftz",
+    "T": "abs neg not clz popc sqrt.rn rcp.rn rcp.approx.ftz ex2.approx ex2.approx.ftz rsqrt.approx.ftz",
     "T T": "add sub mul add.rn add.rz sub.rn mul.rn mul.lo mul.hi mul.wide div div.rn div.approx div.approx.ftz rem min max and or xor copysign",
     "T T T": "mad.lo fma.rn fma.rm fma.rz shf.l.wrap shf.r.wrap prmt",
     "T T W": "mad.wide",
@@ -258,6 +258,10 @@ def shuffle(t: Translator, i: Instruction) -> str:
     return t.put(to, f"shuffled({given})") + (t.put(valid, "true") if valid else "")
 
 
+def vote(t: Translator, i: Instruction) -> str:
+    return t.put(i.operands[0], f"voted({t.value(i.operands[1], 'pred')}, {t.value(i.operands[2], 'u32')})")
+
+
 def tile_load(t: Translator, i: Instruction) -> str:
     to, at, stride = i.operands
     values = " ".join(t.put(register, f"own[{k}]") for k, register in enumerate(vector(to)))
@@ -297,6 +301,7 @@ WRITTEN_OUT: List[Tuple[str, Written]] = [
     (r"membar\.(cta|gl|sys)", lambda t, i: ""),  # threads take turns
     (r"bar\.sync|bar\.warp\.sync", barrier),
     (r"shfl\.sync\.bfly\.b32", shuffle),
+    (r"vote\.sync\.ballot\.b32", vote),
     (rf"wmma\.load\.(a|b)\.sync\.aligned\.(row|col){TILE}{SPACES}\.(f16|bf16)", tile_load),
     (rf"wmma\.load\.c\.sync\.aligned\.row{TILE}{SPACES}\.f32", tile_load),
     (rf"wmma\.store\.d\.sync\.aligned\.row{TILE}{SPACES}\.f32", tile_store),

@@ -180,6 +180,7 @@ OPERATION T ptx_not(T a) {
     else return ~a;
 }
 OPERATION u32 ptx_clz(T a) { return a ? (u32)__builtin_clzll((u64)a) - (64 - width<T>) : width<T>; }
+OPERATION u32 ptx_popc(T a) { return (u32)__builtin_popcountll((u64)a & (~(u64)0 >> (64 - width<T>))); }
 OPERATION T ptx_shl(T a, u32 n) { return n < width<T> ? (T)((u64)a << n) : (T)0; }
 OPERATION T ptx_shr(T a, u32 n) {
     if (n < width<T>) return (T)(a >> n);
@@ -345,6 +346,11 @@ CONVERSION ptx_cvt_sat(S x) { /* of a nan 0 */
 static inline u32 shuffled(u32 mine, u32 with, u32 clamp, u32 members) {
     if (clamp != 31 || members != ~0u) sim_report("a shuffle of a part of a warp");
     return sim_exchange(mine, sim_lane() ^ (int)with);
+}
+
+static inline u32 voted(pred yes, u32 members) {
+    if (members != ~0u) sim_report("a vote of a part of a warp");
+    return __ballot_sync(members, yes);
 }
 
 /* Tiles of 16 x 16. Of an operand lane i has half of vector i / 2 (rows of a, columns of b; columns of a that lies

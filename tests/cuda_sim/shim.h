@@ -42,6 +42,7 @@ int sim_lane(void);
     static void body_##name(const Args &a)
 
 #define AC_KERNEL_OF_TWO AC_KERNEL
+#define AC_KERNEL_OF_FOUR AC_KERNEL
 
 #define __syncthreads sim_sync_block
 #define __syncwarp sim_sync_warp
@@ -59,6 +60,20 @@ template <class V> static inline V sim_exchange(V v, int from) {
 template <class V> static inline V __shfl_xor_sync(unsigned, V v, int with) {
     return sim_exchange(v, sim_lane() ^ with);
 }
+
+static inline unsigned __ballot_sync(unsigned, int yes) {
+    memcpy(sim_warp_slot(sim_lane()), &yes, sizeof yes);
+    sim_sync_warp();
+    unsigned lanes = 0;
+    for (int lane = 0; lane < 32; lane++) {
+        int said;
+        memcpy(&said, sim_warp_slot(lane), sizeof said);
+        lanes |= (unsigned)(said != 0) << lane;
+    }
+    sim_sync_warp();
+    return lanes;
+}
+#define __popc __builtin_popcount
 
 /* Threads of the simulator never run side by side. */
 template <class V> static inline V atomicAdd(V *at, V v) {
