@@ -101,6 +101,24 @@ template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16
 
 #define EACH_OF(V) _Pragma("unroll") for (int j = 0; j < V; j++)
 
+/* How a floating dtype lies in memory. */
+template <int DTYPE> struct stored;
+template <> struct stored<AC_float32> {
+    typedef float type;
+    DEV_METHOD static float value(float x) { return x; }
+    DEV_METHOD static float of(float x) { return x; }
+};
+template <> struct stored<AC_float16> {
+    typedef uint16_t type;
+    DEV_METHOD static float value(uint16_t x) { return half_to_float(x); }
+    DEV_METHOD static uint16_t of(float x) { return float_to_half(x); }
+};
+template <> struct stored<AC_bfloat16> {
+    typedef uint16_t type;
+    DEV_METHOD static float value(uint16_t x) { return ac_bf16_to_f32(x); }
+    DEV_METHOD static uint16_t of(float x) { return ac_f32_to_bf16(x); }
+};
+
 /* Runs are of the dtypes that training moves in bulk, computed in float32: float32, float16, bfloat16, and
  * truth values beside them. The host sets `vector` for no others; everything else goes by single elements, so that the
  * code stays small. */
@@ -186,11 +204,16 @@ DEV int64_t space_offset(const ac_space &s, int64_t index) {
 
 DEV int64_t quotient(int64_t a, int64_t b) { return ac_quotient(a, b); }
 
+/* n / d of n below 2^31. */
+DEV uint32_t quotient(uint32_t n, const ac_gpu_divisor &d) {
+    return ((uint32_t)((uint64_t)n * d.multiplier >> 32) + n) >> d.shift;
+}
+
 DEV int64_t thread_index(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 DEV int64_t thread_count(void) { return (int64_t)gridDim.x * blockDim.x; }
 #define EACH_OF_N(i, n) for (int64_t i = thread_index(); i < (n); i += thread_count())
 
-/* -- a group of T threads, neighbours along x: a part of a warp (1, 2, ... 32), or the whole block -- */
+/* -- a group of T threads, neighbours along x: a part of a warp (1, 2, ... 32), or 2, 4 or 8 warps -- */
 
 template <class V, class Join> DEV V warp_join(V v, Join join) {
     for (int step = 16; step; step /= 2) v = join(v, __shfl_xor_sync(0xFFFFFFFFu, v, step));
@@ -208,8 +231,9 @@ template <class V, class Join> DEV V group_join(int T, V v, V *room, Join join) 
     __syncthreads(); /* nobody reads what an earlier call left any more */
     if (threadIdx.x % 32 == 0) room[warp] = v;
     __syncthreads();
-    v = room[0];
-    for (int w = 1; w < T / 32; w++) v = join(v, room[w]);
+    int first = warp & -(T / 32); /* of the group's warps */
+    v = room[first];
+    for (int w = 1; w < T / 32; w++) v = join(v, room[first + w]);
     return v;
 }
 template <class V, class Join> DEV V block_join(V v, Join join) {
