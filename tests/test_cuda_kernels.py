@@ -216,13 +216,18 @@ def test_bytes_of_the_look_over_gradients():
 
 
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16], ids=str)
-@pytest.mark.parametrize(("rows", "n"), [(301, 40), (131, 96), (700, 260), (3, 1030), (1200, 7)], ids=str)
-def test_layer_norm_gradients_of_parameters(rows, n, dtype):
+@pytest.mark.parametrize(("rows", "n"), [(301, 40), (131, 96), (700, 260), (3, 1030), (1200, 7), (37, 1024), (9, 2040), (5, 8192), (3, 8200)], ids=str)
+def test_layer_norm_and_its_gradients(rows, n, dtype):
+    """Rows that registers of one warp or more hold, and those that they do not, in runs and one by one."""
     x, g, w = drawn(rows, n, dtype=dtype) + 5, drawn(rows, n, dtype=dtype), drawn(n, dtype=dtype)
-    leaves = [t.detach().to(dtype).requires_grad_() for t in (x, w, ampc.zeros(n))]
-    F.layer_norm(leaves[0], (n,), *leaves[1:]).backward(g)
-    wide, gs, ws = as_float64(leaves[0], g, w)
-    hat = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    leaves = [t.detach().to(dtype).requires_grad_() for t in (x, w, drawn(n))]
+    y = F.layer_norm(leaves[0], (n,), *leaves[1:])
+    y.backward(g)
+    wide, gs, ws, bs = as_float64(leaves[0], g, *leaves[1:])
+    std = np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    hat, gw = (wide - wide.mean(1, keepdims=True)) / std, gs * ws
+    close(y, hat * ws + bs, dtype, 16)
+    close(leaves[0].grad, (gw - gw.mean(1, keepdims=True) - hat * (gw * hat).mean(1, keepdims=True)) / std, dtype, 16)
     close(leaves[1].grad, (gs * hat).sum(0), dtype, 64), close(leaves[2].grad, gs.sum(0), dtype, 64)
     same_bits_in_any_order(lambda: ampc.autograd.grad(F.layer_norm(leaves[0], (n,), *leaves[1:]), leaves, g))
 
@@ -233,13 +238,14 @@ def log_softmax_reference(x):
 
 
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.float64], ids=str)
-@pytest.mark.parametrize("n", [50, 12280, 20000, 20003])
-def test_softmax_of_long_rows(n, dtype):
-    """Rows that are kept, and those that are not, in runs and one by one; rising and falling values, and what is not finite."""
+@pytest.mark.parametrize("n", [50, 104, 1024, 1960, 4096, 8184, 12280, 20003])
+def test_softmax_of_rows(n, dtype):
+    """Rows that registers hold, and those that they do not, in runs and one by one; rising and falling values, and what is not finite."""
     x = drawn(5, n, dtype=dtype) * 4
     x[1] = ampc.linspace(-9, 9, n).to(dtype)
     x[2] = ampc.linspace(9, -9, n).to(dtype)
     x[3, :n - 1] = float("-inf")
+    x[4] -= 300
     wide, g = as_float64(x)[0], drawn(5, n, dtype=dtype)
     with np.errstate(invalid="ignore"):
         want = log_softmax_reference(wide)
@@ -267,7 +273,7 @@ def test_softmax_of_long_rows(n, dtype):
 
 @pytest.mark.skipif(not COUNTS_BYTES, reason="--device ptx counts bytes")
 def test_bytes_of_softmax_over_many_classes():
-    """A row that shared memory does not hold is read twice; its gradient's pass for the sum reads the gradient alone."""
+    """A row that registers do not hold is read twice; its gradient's pass for the sum reads the gradient alone."""
     x = drawn(6, 20000, dtype=ampc.float16).requires_grad_()
     y = ampc.log_softmax(x, 1)
     g = drawn(6, 20000, dtype=ampc.float16)

@@ -27,6 +27,11 @@ typedef struct {
     int32_t dtype;
 } ac_gpu_ref;
 
+/* Divides numbers below 2^31 by one of those, without a division (Granlund and Montgomery 1994). */
+typedef struct {
+    uint32_t multiplier, shift;
+} ac_gpu_divisor;
+
 /* Where the random numbers of a launch begin. */
 typedef struct {
     uint64_t seed, offset;
@@ -105,6 +110,8 @@ typedef struct {
 
 /* -- rows -- */
 
+enum { AC_GPU_HELD = 32 }; /* values of a row that a thread's registers hold, of each input */
+
 /* Rows of values: row r begins at kept(r), its element i lies inner(i) further. */
 typedef struct {
     ac_gpu_ref ref;
@@ -114,9 +121,9 @@ typedef struct {
 typedef struct {
     int64_t rows, n;
     ac_gpu_rows_of in[2], out;
-    int32_t group, slots;   /* threads that take a row: 1, 32, or all of a block; slots to keep one in */
-    int32_t vector, cached; /* whole runs of neighbours; rows fit into shared memory */
-    int32_t safe;           /* softmax: a row of -inf alone gives 0 */
+    int32_t group;  /* threads that take a row: 1, or 1, 2, 4 or 8 warps */
+    int32_t vector; /* whole runs of neighbours, in one dtype */
+    int32_t safe;   /* softmax: a row of -inf alone gives 0 */
     /* layer norm: contiguous, NULL where absent */
     ac_gpu_ref weight, bias, mean, rstd;
     double eps;
@@ -133,7 +140,7 @@ typedef struct {
 /* The gradients of weight and bias: column sums of g * xhat and g over contiguous [rows, n]. */
 typedef struct {
     int64_t rows, n, parts;
-    int32_t vector; /* runs of four */
+    int32_t vector; /* runs of eight, of g and x in one dtype */
     ac_gpu_ref g, x, mean, rstd, dweight, dbias;
     double *partial; /* [parts][2][n] */
 } ac_gpu_columns;
@@ -416,12 +423,23 @@ typedef struct {
     float *partial;                    /* [groups][parts][m][j] sums, when there are several */
 } ac_gpu_implicit;
 
+/* Two-dimensional windows in 32-bit numbers. A thread has so many results of a column; backward, a tile of
+ * values: so many of two rows. */
+enum { AC_GPU_POOL_COLUMN = 4, AC_GPU_POOL_RUN = 4 };
+typedef struct {
+    int32_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
+    uint32_t jobs;         /* of threads: plane, row, column, the last moving fastest */
+    int32_t rows, columns; /* of jobs in a plane */
+    ac_gpu_divisor by_rows, by_columns, by_stride[2];
+} ac_gpu_flat_windows;
+
 typedef struct {
     ac_windows w;
     ac_gpu_ref x, values;
     int64_t *indices;
     ac_space planes;
     int64_t stride[3];
+    ac_gpu_flat_windows flat;
 } ac_gpu_pool;
 
 /* The gradient of a pooled tensor; all contiguous. */
@@ -430,6 +448,8 @@ typedef struct {
     ac_gpu_ref g, x;
     const int64_t *indices;
     int64_t planes;
+    ac_gpu_flat_windows flat;
+    int32_t vector; /* rows of x are whole runs */
 } ac_gpu_unpool;
 
 /* Means of windows, or the gradient that goes back from them to the values; `to` is contiguous. `group` threads take

@@ -104,46 +104,55 @@ template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16
 
 #define EACH_OF(V) _Pragma("unroll") for (int j = 0; j < V; j++)
 
-/* Elements of the bulk dtypes, as they lie in memory. */
-struct Float32 {
-    float x;
-    DEV_METHOD float value(void) const { return x; }
+/* How a floating dtype lies in memory. */
+template <int DTYPE> struct stored;
+template <> struct stored<AC_float32> {
+    typedef float type;
+    DEV_METHOD static float value(float x) { return x; }
+    DEV_METHOD static float of(float x) { return x; }
 };
-struct Float16 {
-    uint16_t bits;
-    DEV_METHOD float value(void) const { return half_to_float(bits); }
+template <> struct stored<AC_float16> {
+    typedef uint16_t type;
+    DEV_METHOD static float value(uint16_t x) { return half_to_float(x); }
+    DEV_METHOD static uint16_t of(float x) { return float_to_half(x); }
 };
-struct BFloat16 {
-    uint16_t bits;
-    DEV_METHOD float value(void) const { return ac_bf16_to_f32(bits); }
+template <> struct stored<AC_bfloat16> {
+    typedef uint16_t type;
+    DEV_METHOD static float value(uint16_t x) { return ac_bf16_to_f32(x); }
+    DEV_METHOD static uint16_t of(float x) { return ac_f32_to_bf16(x); }
 };
 
 /* A thread's share of [begin, end), as float32, for all of a group of threads: body.take<U, RUN>(x, i, apart) gets U
  * packs of RUN values, of 16 bytes, which are in flight together; the first begins at i, the others so many elements
  * further each. What is no whole pack comes value by value. `begin` is on a boundary of 16 bytes. */
 enum { PACKS = 4 };
-template <int U, int RUN, class E, class F> DEV void take_packs(const E *p, int64_t i, int64_t apart, F &body) {
+template <int U, int RUN, int DTYPE, class F>
+DEV void take_packs(const typename stored<DTYPE>::type *p, int64_t i, int64_t apart, F &body) {
+    typedef typename stored<DTYPE>::type E;
     pack<E, RUN> t[U];
     float x[U * RUN];
 #pragma unroll
     for (int u = 0; u < U; u++) t[u] = *(const pack<E, RUN> *)(p + i + u * apart);
 #pragma unroll
-    for (int u = 0; u < U; u++) EACH_OF(RUN) x[u * RUN + j] = t[u].v[j].value();
+    for (int u = 0; u < U; u++) EACH_OF(RUN) x[u * RUN + j] = stored<DTYPE>::value(t[u].v[j]);
     body.template take<U, RUN>(x, i, apart);
 }
-template <class E, class F> DEV void each_pack_of(const E *p, int64_t begin, int64_t end, int group, F &body) {
+template <int DTYPE, class F>
+DEV void each_pack_of(const ac_gpu_ref &r, int64_t base, int64_t begin, int64_t end, int group, F &body) {
+    typedef typename stored<DTYPE>::type E;
     enum { RUN = 16 / sizeof(E) };
+    const E *p = (const E *)r.data + base;
     int64_t apart = (int64_t)group * RUN, i = begin + (int64_t)(threadIdx.x % group) * RUN;
-    for (; i + (PACKS - 1) * apart + RUN <= end; i += PACKS * apart) take_packs<PACKS, RUN>(p, i, apart, body);
-    for (; i + RUN <= end; i += apart) take_packs<1, RUN>(p, i, apart, body);
-    for (; i < end; i++) take_packs<1, 1>(p, i, apart, body);
+    for (; i + (PACKS - 1) * apart + RUN <= end; i += PACKS * apart) take_packs<PACKS, RUN, DTYPE>(p, i, apart, body);
+    for (; i + RUN <= end; i += apart) take_packs<1, RUN, DTYPE>(p, i, apart, body);
+    for (; i < end; i++) take_packs<1, 1, DTYPE>(p, i, apart, body);
 }
 /* Of a bulk dtype, from element `base` on. */
 template <class F>
 DEV void each_pack(const ac_gpu_ref &r, int64_t base, int64_t begin, int64_t end, int group, F &body) {
-    if (r.dtype == AC_float32) each_pack_of((const Float32 *)r.data + base, begin, end, group, body);
-    else if (r.dtype == AC_float16) each_pack_of((const Float16 *)r.data + base, begin, end, group, body);
-    else each_pack_of((const BFloat16 *)r.data + base, begin, end, group, body);
+    if (r.dtype == AC_float32) each_pack_of<AC_float32>(r, base, begin, end, group, body);
+    else if (r.dtype == AC_float16) each_pack_of<AC_float16>(r, base, begin, end, group, body);
+    else each_pack_of<AC_bfloat16>(r, base, begin, end, group, body);
 }
 
 /* Runs are of the dtypes that training moves in bulk, computed in float32: float32, float16, bfloat16, and
@@ -231,11 +240,16 @@ DEV int64_t space_offset(const ac_space &s, int64_t index) {
 
 DEV int64_t quotient(int64_t a, int64_t b) { return ac_quotient(a, b); }
 
+/* n / d of n below 2^31. */
+DEV uint32_t quotient(uint32_t n, const ac_gpu_divisor &d) {
+    return ((uint32_t)((uint64_t)n * d.multiplier >> 32) + n) >> d.shift;
+}
+
 DEV int64_t thread_index(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 DEV int64_t thread_count(void) { return (int64_t)gridDim.x * blockDim.x; }
 #define EACH_OF_N(i, n) for (int64_t i = thread_index(); i < (n); i += thread_count())
 
-/* -- a group of T threads, neighbours along x: a part of a warp (1, 2, ... 32), or the whole block -- */
+/* -- a group of T threads, neighbours along x: a part of a warp (1, 2, ... 32), or 2, 4 or 8 warps -- */
 
 /* What the lane has whose number differs in the bits of `with`; of what is not one number, overloads say it. */
 template <class V> DEV V of_lane(V v, int with) { return __shfl_xor_sync(0xFFFFFFFFu, v, with); }
@@ -266,8 +280,9 @@ template <class V, class Join> DEV V group_join(int T, V v, V *room, Join join) 
     __syncthreads(); /* nobody reads what an earlier call left any more */
     if (threadIdx.x % 32 == 0) room[warp] = v;
     __syncthreads();
-    v = room[0];
-    for (int w = 1; w < T / 32; w++) v = join(v, room[w]);
+    int first = warp & -(T / 32); /* of the group's warps */
+    v = room[first];
+    for (int w = 1; w < T / 32; w++) v = join(v, room[first + w]);
     return v;
 }
 template <class V, class Join> DEV V block_join(V v, Join join) {

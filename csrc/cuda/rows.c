@@ -3,18 +3,13 @@
 
 #include "shared/tensor_iter.h"
 
-enum {
-    WARP = 32,
-    RUN = 8,
-    LONG_ROW = 1024,
-    ROOM_BYTES = AC_GPU_THREADS / 32 * 8,
-    MOST_SHARED = 48 * 1024,
-    MANY_ROWS = 8192
-};
+enum { WARP = 32, LONG_ROW = 1024, ROOM_BYTES = AC_GPU_THREADS / 32 * 8, MANY_ROWS = 8192 };
+enum { HELD = 2 }; /* the kernel of rows that registers hold, behind those of float32 and float64 */
 
 #define KERNELS(rows)                                                                                                  \
-    static ac_gpu_kernel rows[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_" #rows "_f32"},                              \
-                                    {.image = AC_IMAGE_ROWS, .name = "ac_" #rows "_f64"}};
+    static ac_gpu_kernel rows[3] = {{.image = AC_IMAGE_ROWS, .name = "ac_" #rows "_f32"},                              \
+                                    {.image = AC_IMAGE_ROWS, .name = "ac_" #rows "_f64"},                              \
+                                    {.image = AC_IMAGE_ROWS, .name = "ac_" #rows "_held"}};
 KERNELS(softmax)
 KERNELS(log_softmax)
 KERNELS(logsumexp)
@@ -23,9 +18,10 @@ KERNELS(log_softmax_backward)
 KERNELS(layer_norm)
 KERNELS(layer_norm_backward)
 KERNELS(entropy)
-KERNELS(entropy_backward)
 #undef KERNELS
 
+static ac_gpu_kernel entropy_backward[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_entropy_backward_f32"},
+                                            {.image = AC_IMAGE_ROWS, .name = "ac_entropy_backward_f64"}};
 static ac_gpu_kernel entropy_parts = {.image = AC_IMAGE_ROWS, .name = "ac_entropy_parts"},
                      entropy_join = {.image = AC_IMAGE_ROWS, .name = "ac_entropy_join"};
 
@@ -49,15 +45,6 @@ static ac_gpu_rows_of rows_of(const ac_tensor *t, uint32_t mask) {
     return (ac_gpu_rows_of){ac_gpu_ref_of(t), ac_space_of(t, ~mask), ac_space_of(t, mask)};
 }
 
-/* Has `group` threads take a row; the shared memory that keeps the rows, or 0 when they do not fit. */
-static size_t plan_rows(ac_gpu_rows *a, int group, int inputs, int64_t item) {
-    int64_t round = (int64_t)group * (a->vector ? RUN : 1), slots = (a->n + round - 1) / round * round;
-    int64_t bytes = slots * inputs * (AC_GPU_THREADS / group) * item;
-    a->group = group, a->cached = bytes + ROOM_BYTES <= MOST_SHARED;
-    a->slots = a->cached ? (int32_t)slots : 0;
-    return a->cached ? (size_t)bytes : 0;
-}
-
 /* Rows whose elements lie apart while those of neighbouring rows lie side by side: a thread takes one, so that a warp
  * reads neighbours. Few long rows would leave threads without work. */
 static bool lies_across(const ac_gpu_rows *a) {
@@ -66,19 +53,24 @@ static bool lies_across(const ac_gpu_rows *a) {
     return side_by_side && x->inner.stride[x->inner.n - 1] != 1 && (a->n <= AC_GPU_THREADS || a->rows >= MANY_ROWS);
 }
 
-/* How the rows are worked on: short ones by warps, if eight at a time fit. `keeps`: they are read more than once. The
- * shared memory that they take. */
-static size_t plan_launch(ac_gpu_rows *a, int opmath, int inputs, bool writes_rows, bool keeps) {
-    a->vector = opmath == AC_OPMATH_F32 && in_runs(&a->in[0], a->n) && (inputs < 2 || in_runs(&a->in[1], a->n)) &&
-                (!writes_rows || in_runs(&a->out, a->n));
-    int64_t item = opmath == AC_OPMATH_F64 ? 8 : 4;
-    if (lies_across(a) || !keeps) {
-        a->group = lies_across(a) ? 1 : a->n > LONG_ROW ? AC_GPU_THREADS : WARP;
-        return ROOM_BYTES;
+static bool column_runs(const ac_gpu_ref *x) {
+    return !x->data || (ac_gpu_is_bulk((ac_dtype)x->dtype) && ac_gpu_aligned(x->data));
+}
+
+static bool in_whole_runs(const ac_gpu_rows *a, int inputs, bool writes_rows) {
+    bool runs = in_runs(&a->in[0], a->n) && (!writes_rows || in_runs(&a->out, a->n));
+    if (inputs > 1) runs = runs && in_runs(&a->in[1], a->n) && a->in[0].ref.dtype == a->in[1].ref.dtype;
+    return runs && column_runs(&a->weight) && column_runs(&a->bias);
+}
+
+/* How the rows are worked on, and which kernel does it. `again`: they are read more than once. */
+static int plan_launch(ac_gpu_rows *a, int opmath, int inputs, bool writes_rows, bool again) {
+    a->vector = opmath == AC_OPMATH_F32 && in_whole_runs(a, inputs, writes_rows);
+    a->group = lies_across(a) ? 1 : a->n > LONG_ROW ? AC_GPU_THREADS : WARP;
+    if (!a->vector || !again || a->group == 1 || a->n > AC_GPU_THREADS * AC_GPU_HELD) return opmath;
+    for (a->group = WARP; a->group * AC_GPU_HELD < a->n; a->group *= 2) {
     }
-    size_t kept = a->n > LONG_ROW ? 0 : plan_rows(a, WARP, inputs, item);
-    if (!kept) kept = plan_rows(a, AC_GPU_THREADS, inputs, item);
-    return ROOM_BYTES + kept;
+    return HELD;
 }
 
 static int64_t blocks_of(ac_device d, const ac_gpu_rows *a) {
@@ -89,8 +81,8 @@ static int64_t blocks_of(ac_device d, const ac_gpu_rows *a) {
 
 static int launch_rows(ac_device d, ac_gpu_kernel *kernels, int opmath, int inputs, bool writes_rows, ac_gpu_rows *a) {
     if (a->rows == 0) return 0;
-    size_t shared = plan_launch(a, opmath, inputs, writes_rows, true);
-    return ac_gpu_launch(d, &kernels[opmath], blocks_of(d, a), shared, a);
+    int kernel = plan_launch(a, opmath, inputs, writes_rows, true);
+    return ac_gpu_launch(d, &kernels[kernel], blocks_of(d, a), ROOM_BYTES, a);
 }
 
 static int run_rows(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, int inputs) {
@@ -191,7 +183,7 @@ int ac_cuda_layer_norm(const ac_run *r) {
 
 /* Parts of the columns' sums follow from sizes alone. */
 static int column_sums(const ac_run *r, ac_tensor *const *in, int64_t rows, int64_t n) {
-    enum { PART = 128, MOST_BLOCKS = 2048, SUM_BYTES = 2 * AC_GPU_THREADS * 8, FOUR = 4 };
+    enum { PART = 32, ENOUGH_BLOCKS = 512, SUM_BYTES = 2 * AC_GPU_THREADS * 8, RUN = 8 };
     static ac_gpu_kernel sums[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_norm_columns_f32"},
                                     {.image = AC_IMAGE_ROWS, .name = "ac_norm_columns_f64"}};
     static ac_gpu_kernel joined = {.image = AC_IMAGE_ROWS, .name = "ac_norm_columns_join"};
@@ -205,16 +197,16 @@ static int column_sums(const ac_run *r, ac_tensor *const *in, int64_t rows, int6
                         .dweight = ac_gpu_ref_of(r->out[1]),
                         .dbias = ac_gpu_ref_of(r->out[2])};
     if (n == 0) return 0;
-    c.vector = n % FOUR == 0;
-    for (int k = 0; k < 2; k++) c.vector = c.vector && ac_gpu_is_bulk(in[k]->dtype) && ac_gpu_aligned(ac_data(in[k]));
-    int64_t wide = WARP * (c.vector ? FOUR : 1), blocks = (n + wide - 1) / wide;
+    c.vector = n % RUN == 0 && in[0]->dtype == in[1]->dtype && ac_gpu_is_bulk(in[0]->dtype);
+    for (int k = 0; k < 2; k++) c.vector = c.vector && ac_gpu_aligned(ac_data(in[k]));
+    int64_t wide = WARP * (c.vector ? RUN : 1), blocks = (n + wide - 1) / wide;
     c.parts = rows / PART;
-    if (c.parts * blocks > MOST_BLOCKS) c.parts = MOST_BLOCKS / blocks;
+    if (c.parts * blocks > ENOUGH_BLOCKS) c.parts = ENOUGH_BLOCKS / blocks;
     if (c.parts < 1) c.parts = 1;
     ac_gpu_block *room = ac_gpu_alloc(d, c.parts * 2 * n * 8);
     if (!room) return -1;
     c.partial = ac_gpu_address(room);
-    int failed = ac_gpu_launch(d, &sums[ac_gpu_opmath(in[1]->dtype)], blocks * c.parts, FOUR * SUM_BYTES, &c);
+    int failed = ac_gpu_launch(d, &sums[ac_gpu_opmath(in[1]->dtype)], blocks * c.parts, RUN * SUM_BYTES / 2, &c);
     if (!failed) failed = ac_gpu_launch(d, &joined, (n + WARP - 1) / WARP, SUM_BYTES, &c);
     ac_gpu_free(room);
     return failed;
@@ -269,9 +261,8 @@ int ac_cuda_class_entropy(const ac_run *r) {
     if (!room) return -1;
     p.lse = ac_data(r->out[1]), p.totals = ac_data(r->out[2]), p.loss = ac_gpu_ref_of(r->out[0]);
     p.each = whole ? ac_gpu_address(room) : NULL, p.parts = (double *)ac_gpu_address(room) + 2 * rows;
-    int opmath = ac_gpu_opmath(x->dtype), failed = 0;
-    size_t shared = plan_launch(&p.rows, opmath, 1, false, false);
-    if (rows) failed = ac_gpu_launch(d, &entropy[opmath], blocks_of(d, &p.rows), shared, &p);
+    int failed = 0, kernel = plan_launch(&p.rows, ac_gpu_opmath(x->dtype), 1, false, true);
+    if (rows) failed = ac_gpu_launch(d, &entropy[kernel], blocks_of(d, &p.rows), ROOM_BYTES, &p);
     if (!whole) p.loss = (ac_gpu_ref){.data = NULL}, p.n = 0; /* each loss is where it belongs */
     if (!failed) failed = join_losses(d, &p, whole ? parts : 1);
     ac_gpu_free(room);
@@ -290,9 +281,8 @@ int ac_cuda_class_entropy_backward(const ac_run *r) {
     p.g = ac_gpu_ref_of(g), p.g_at = ac_space_of(g, UINT32_MAX);
     if (a->reduction != AC_REDUCE_NONE) p.g_at = (ac_space){.n = 1, .numel = p.rows.rows, .size = {p.rows.rows}};
     p.lse = ac_data(r->in[LSE]), p.totals = ac_data(r->in[TOTALS]);
-    int opmath = ac_gpu_opmath(x->dtype);
-    size_t shared = plan_launch(&p.rows, opmath, 1, true, false);
-    return ac_gpu_launch(d, &entropy_backward[opmath], blocks_of(d, &p.rows), shared, &p);
+    int kernel = plan_launch(&p.rows, ac_gpu_opmath(x->dtype), 1, true, false);
+    return ac_gpu_launch(d, &entropy_backward[kernel], blocks_of(d, &p.rows), ROOM_BYTES, &p);
 }
 
 /* -- rows of the CPU: the GPU has its own; nobody calls these on a GPU but by hand -- */
