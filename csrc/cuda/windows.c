@@ -16,6 +16,8 @@ KERNELS(avg_pool)
 KERNELS(avg_pool_backward)
 KERNELS(resample)
 #undef KERNELS
+static ac_gpu_kernel max_pool_flat = {.image = AC_IMAGE_WINDOWS, .name = "ac_max_pool_flat"},
+                     max_pool_backward_flat = {.image = AC_IMAGE_WINDOWS, .name = "ac_max_pool_backward_flat"};
 
 /* -- columns ------------------------------------------------------------------------------------------ */
 
@@ -291,6 +293,34 @@ int ac_cuda_convolution_weight(const ac_run *r) {
 
 /* -- pooling, resampling ------------------------------------------------------------------------------- */
 
+static ac_gpu_divisor divisor_of(int64_t d) {
+    ac_gpu_divisor by = {.shift = 0};
+    while ((INT64_C(1) << by.shift) < d) by.shift++;
+    by.multiplier = (uint32_t)(((INT64_C(1) << 32) * ((INT64_C(1) << by.shift) - d)) / d + 1);
+    return by;
+}
+
+/* Whether windows of bulk dtypes are two-dimensional, each with a value, and 32-bit numbers tell everything: then
+ * `flat` has them, for jobs of `rows` x `columns` in each of so many planes. */
+static bool flatten(const ac_windows *w, ac_dtype dtype, int64_t planes, int64_t rows, int64_t columns,
+                    ac_gpu_flat_windows *flat) {
+    bool is_flat = w->in[0] == 1 && w->kernel[0] == 1 && w->out[0] == 1 && w->padding[0] == 0;
+    if (!is_flat || w->adaptive || !ac_gpu_is_bulk(dtype)) return false;
+    const int64_t *in = w->in + 1, *out = w->out + 1, most = INT32_MAX / 4;
+    for (int d = 0; d < 2; d++) {
+        int64_t kernel = w->kernel[1 + d], dilation = w->dilation[1 + d], padding = w->padding[1 + d];
+        if (in[d] >= most || kernel >= most || dilation >= most || w->stride[1 + d] >= most) return false;
+        if (kernel * dilation >= most || out[d] * w->stride[1 + d] >= most || (dilation > 1 && padding)) return false;
+        flat->in[d] = (int32_t)in[d], flat->out[d] = (int32_t)out[d], flat->kernel[d] = (int32_t)kernel;
+        flat->stride[d] = (int32_t)w->stride[1 + d], flat->padding[d] = (int32_t)padding;
+        flat->dilation[d] = (int32_t)dilation, flat->by_stride[d] = divisor_of(w->stride[1 + d]);
+    }
+    if (in[0] * in[1] >= most || out[0] * out[1] >= most || planes >= most / (rows * columns)) return false;
+    flat->jobs = (uint32_t)(planes * rows * columns), flat->rows = (int32_t)rows, flat->columns = (int32_t)columns;
+    flat->by_rows = divisor_of(rows), flat->by_columns = divisor_of(columns);
+    return true;
+}
+
 int ac_cuda_max_pool(const ac_run *r) {
     ATTRS(max_pool);
     const ac_tensor *x = r->in[0], *values = r->out[0];
@@ -301,6 +331,10 @@ int ac_cuda_max_pool(const ac_run *r) {
     for (int d = 0; d < nd; d++) args.stride[3 - nd + d] = x->strides[lead + d];
     ac_device d = ac_run_device(r);
     if (values->numel == 0) return 0;
+    const int64_t *in = args.w.in, *out = args.w.out, rows = (out[1] + AC_GPU_POOL_COLUMN - 1) / AC_GPU_POOL_COLUMN;
+    bool near = (in[1] - 1) * args.stride[1] + (in[2] - 1) * args.stride[2] <= INT32_MAX;
+    if (near && flatten(&args.w, x->dtype, args.planes.numel, rows, out[2], &args.flat))
+        return ac_gpu_launch(d, &max_pool_flat, ac_gpu_blocks(d, args.flat.jobs, 1), 0, &args);
     return ac_gpu_launch(d, &max_pool[ac_gpu_opmath(x->dtype)], ac_gpu_blocks(d, values->numel, 1), 0, &args);
 }
 
@@ -313,7 +347,12 @@ int ac_cuda_max_pool_backward(const ac_run *r) {
     int failed = indices ? ac_max_pool_backward_windows(&args.w, a) : -1;
     if (!failed && x->numel) {
         args.g = ac_gpu_ref_of(g), args.indices = ac_data(indices), args.planes = x->numel / ac_product3(args.w.in);
-        failed = ac_gpu_launch(d, &max_pool_backward[ac_gpu_opmath(x->dtype)], ac_gpu_blocks(d, x->numel, 1), 0, &args);
+        const int64_t *in = args.w.in, columns = (in[2] + AC_GPU_POOL_RUN - 1) / AC_GPU_POOL_RUN;
+        args.vector = in[2] % AC_GPU_POOL_RUN == 0 && ac_gpu_aligned(args.x.data);
+        bool flat =
+            g->dtype == x->dtype && flatten(&args.w, x->dtype, args.planes, (in[1] + 1) / 2, columns, &args.flat);
+        failed = ac_gpu_launch(d, flat ? &max_pool_backward_flat : &max_pool_backward[ac_gpu_opmath(x->dtype)],
+                               ac_gpu_blocks(d, flat ? args.flat.jobs : x->numel, 1), 0, &args);
     }
     ac_tensor_clear(&indices);
     ac_tensor_clear(&g);

@@ -1,4 +1,4 @@
-/* im2col and col2im, pooling and resampling kernels: one thread for each value of the result. */
+/* im2col and col2im, pooling and resampling kernels: one thread for each value of the result, or for a few. */
 #include "cuda/device.cuh"
 
 template <class R> DEV void im2col(const ac_gpu_columned &a) {
@@ -94,6 +94,156 @@ template <class R> DEV void max_pool_backward(const ac_gpu_unpool &a) {
 }
 AC_KERNEL(ac_max_pool_backward_f32, ac_gpu_unpool) { max_pool_backward<float>(a); }
 AC_KERNEL(ac_max_pool_backward_f64, ac_gpu_unpool) { max_pool_backward<double>(a); }
+
+/* -- max pooling in two dimensions and bulk dtypes -- */
+
+DEV int32_t at_least_0(int32_t v) { return v > 0 ? v : 0; }
+DEV bool lies_in(int32_t i, int32_t size) { return (uint32_t)i < (uint32_t)size; }
+
+/* The place of job q: its plane, row and column of jobs. */
+struct Job {
+    int32_t plane, row, column;
+    DEV_METHOD Job(const ac_gpu_flat_windows &w, uint32_t q) {
+        uint32_t line = quotient(q, w.by_columns);
+        plane = (int32_t)quotient(line, w.by_rows);
+        row = (int32_t)line - plane * w.rows, column = (int32_t)(q - line * (uint32_t)w.columns);
+    }
+};
+
+/* The largest value of a window, and where it lies. A window has a value. */
+template <int DTYPE> struct Largest {
+    typedef typename stored<DTYPE>::type E;
+    const ac_gpu_flat_windows &w;
+    int32_t left, row_stride, column_stride;
+
+    /* of K x K side by side */
+    template <int K> DEV_METHOD float of(const E *x, int32_t above, int32_t *best) const {
+        E bits[K][K];
+        float top = -INFINITY;
+        int32_t tap = (at_least_0(above) - above) * K + at_least_0(left) - left;
+#pragma unroll
+        for (int i = 0; i < K; i++) {
+            const E *from = x + ((above + i) * row_stride + left);
+#pragma unroll
+            for (int k = 0; k < K; k++) {
+                bits[i][k] = stored<DTYPE>::of(-INFINITY);
+                if (lies_in(above + i, w.in[0]) && lies_in(left + k, w.in[1])) bits[i][k] = from[k];
+            }
+        }
+#pragma unroll
+        for (int t = 0; t < K * K; t++) {
+            float v = stored<DTYPE>::value(bits[t / K][t % K]);
+            if (v > top || v != v) top = v, tap = t;
+        }
+        *best = (above + tap / K) * w.in[1] + left + tap % K;
+        return top;
+    }
+    /* of any size */
+    DEV_METHOD float of_any(const E *x, int32_t above, int32_t *best) const {
+        float top = -INFINITY;
+        *best = at_least_0(above) * w.in[1] + at_least_0(left);
+        for (int i = 0, row = above; i < w.kernel[0]; i++, row += w.dilation[0])
+            for (int k = 0, column = left; k < w.kernel[1]; k++, column += w.dilation[1]) {
+                if (!lies_in(row, w.in[0]) || !lies_in(column, w.in[1])) continue;
+                float v = stored<DTYPE>::value(x[row * row_stride + column * column_stride]);
+                if (v > top || v != v) top = v, *best = row * w.in[1] + column;
+            }
+        return top;
+    }
+};
+
+/* Results of a column, one below the other; K: the windows' size, or 0. */
+template <int DTYPE, int K> DEV void max_pool_flat(const ac_gpu_pool &a) {
+    typedef typename stored<DTYPE>::type E;
+    const ac_gpu_flat_windows &w = a.flat;
+    for (uint32_t q = (uint32_t)thread_index(); q < w.jobs; q += (uint32_t)thread_count()) {
+        Job job(w, q);
+        const E *x = (const E *)a.x.data + space_offset(a.planes, job.plane);
+        Largest<DTYPE> largest = {w, job.column * w.stride[1] - w.padding[1], (int32_t)a.stride[1],
+                                  (int32_t)a.stride[2]};
+        int32_t y = job.row * AC_GPU_POOL_COLUMN,
+                end = y + AC_GPU_POOL_COLUMN < w.out[0] ? y + AC_GPU_POOL_COLUMN : w.out[0];
+        int64_t to = ((int64_t)job.plane * w.out[0] + y) * w.out[1] + job.column;
+#pragma unroll 1
+        for (; y < end; y++, to += w.out[1]) {
+            int32_t above = y * w.stride[0] - w.padding[0], best;
+            float top;
+            if constexpr (K > 0) top = largest.template of<K>(x, above, &best);
+            else top = largest.of_any(x, above, &best);
+            ((E *)a.values.data)[to] = stored<DTYPE>::of(top);
+            a.indices[to] = best;
+        }
+    }
+}
+template <int DTYPE> DEV void max_pool_flat_by_size(const ac_gpu_pool &a) {
+    const ac_gpu_flat_windows &w = a.flat;
+    bool near = a.stride[2] == 1 && w.dilation[0] == 1 && w.dilation[1] == 1;
+    int32_t size = near && w.kernel[0] == w.kernel[1] ? w.kernel[0] : 0;
+    if (size == 3) max_pool_flat<DTYPE, 3>(a);
+    else if (size == 2) max_pool_flat<DTYPE, 2>(a);
+    else max_pool_flat<DTYPE, 0>(a);
+}
+AC_KERNEL(ac_max_pool_flat, ac_gpu_pool) {
+    if (a.x.dtype == AC_float16) max_pool_flat_by_size<AC_float16>(a);
+    else if (a.x.dtype == AC_float32) max_pool_flat_by_size<AC_float32>(a);
+    else max_pool_flat_by_size<AC_bfloat16>(a);
+}
+
+/* The windows of dimension d that may cover [begin, end] of the input. */
+DEV void windows_over(const ac_gpu_flat_windows &w, int d, int32_t begin, int32_t end, int32_t *first, int32_t *last) {
+    int32_t from = begin + w.padding[d] - (w.kernel[d] - 1) * w.dilation[d];
+    *first = from > 0 ? (int32_t)quotient((uint32_t)(from + w.stride[d] - 1), w.by_stride[d]) : 0;
+    *last = (int32_t)quotient((uint32_t)(end + w.padding[d]), w.by_stride[d]);
+    if (*last >= w.out[d]) *last = w.out[d] - 1;
+}
+
+/* Tiles of two rows gather, as above, from the windows over any of their values; three windows are on the way at a
+ * time. */
+template <int DTYPE> DEV void max_pool_backward_flat(const ac_gpu_unpool &a) {
+    typedef typename stored<DTYPE>::type E;
+    constexpr int V = AC_GPU_POOL_RUN, U = 3;
+    const ac_gpu_flat_windows &w = a.flat;
+    for (uint32_t q = (uint32_t)thread_index(); q < w.jobs; q += (uint32_t)thread_count()) {
+        Job job(w, q);
+        int32_t begin = job.column * V, row = job.row * 2, pixel = row * w.in[1] + begin, first[2], last[2];
+        windows_over(w, 0, row, row + 1, &first[0], &last[0]);
+        windows_over(w, 1, begin, begin + V - 1, &first[1], &last[1]);
+        int64_t plane = (int64_t)job.plane * (w.out[0] * w.out[1]);
+        const int64_t *indices = a.indices + plane;
+        const E *gradients = (const E *)a.g.data + plane;
+        float sum[2][V] = {{0}};
+        for (int32_t y = first[0]; y <= last[0]; y++)
+            for (int32_t z = first[1]; z <= last[1]; z += U) {
+                int32_t at[U];
+                float g[U];
+                E bits[U];
+#pragma unroll
+                for (int u = 0; u < U; u++) {
+                    int32_t from = y * w.out[1] + (z + u <= last[1] ? z + u : z);
+                    at[u] = (int32_t)indices[from], bits[u] = gradients[from];
+                }
+#pragma unroll
+                for (int u = 0; u < U; u++) {
+                    g[u] = stored<DTYPE>::value(bits[u]), at[u] = z + u <= last[1] ? at[u] - pixel : -1;
+                    EACH_OF(V) sum[0][j] += at[u] == j ? g[u] : 0.0f, sum[1][j] += at[u] == w.in[1] + j ? g[u] : 0.0f;
+                }
+            }
+        E *to = (E *)a.x.data + ((int64_t)job.plane * (w.in[0] * w.in[1]) + pixel);
+#pragma unroll
+        for (int r = 0; r < 2; r++, to += w.in[1]) {
+            if (row + r >= w.in[0]) continue;
+            pack<E, V> run;
+            EACH_OF(V) run.v[j] = stored<DTYPE>::of(sum[r][j]);
+            if (a.vector) *(pack<E, V> *)to = run;
+            else EACH_OF(V) if (begin + j < w.in[1]) to[j] = run.v[j];
+        }
+    }
+}
+AC_KERNEL(ac_max_pool_backward_flat, ac_gpu_unpool) {
+    if (a.x.dtype == AC_float16) max_pool_backward_flat<AC_float16>(a);
+    else if (a.x.dtype == AC_float32) max_pool_backward_flat<AC_float32>(a);
+    else max_pool_backward_flat<AC_bfloat16>(a);
+}
 
 /* Divisors of means; one count for all dimensions. */
 template <class R> DEV R divisor_of(const ac_gpu_means &a, const int64_t *o) {
