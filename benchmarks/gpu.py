@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
@@ -103,26 +104,55 @@ def run(rounds: int, small: int, cases: list) -> dict:
     return result
 
 
+@dataclass(frozen=True)
+class Figures:
+    """A case's seconds in either library (torch's 0 where it was not there), and the ratios of the rounds, in order."""
+
+    ampc: float
+    torch: float
+    ratios: list
+
+
+def figures_of(result: dict, case: Case) -> Figures | None:
+    """Of a case that was measured. A run whose rounds are lost has what it printed."""
+    pairs, printed = result["rounds"].get(case.name), result.get("printed", {}).get(case.name)
+    if printed:
+        return Figures(**printed)
+    if not pairs:
+        return None
+    mid = {k: statistics.median(p[k] for p in pairs) for k in pairs[0]}
+    return Figures(mid["ampc"], mid.get("torch", 0), ratios_of(result, case) if "torch" in mid else [])
+
+
+def rate_of(result: dict, case: Case, seconds: float) -> str:
+    """Operations or bytes a second, and the share of a copy."""
+    if not case.bytes:
+        return f"{case.flop / seconds / 1e12:.0f} TFLOP/s" if case.flop else ""
+    share = case.bytes / seconds / result["copy_bytes_s"]
+    missed = "" if share >= case.share else " - **missed**"
+    return f"{case.bytes / seconds / 1e9:.0f} GB/s, {100 * share:.0f} % of a copy (goal: {100 * case.share:.0f} %{missed})"
+
+
+def row(result: dict, case: Case, f: Figures) -> str:
+    begin, rate = f"| {case.what} | {unit(f.ampc)} | ", rate_of(result, case, f.ampc)
+    if not f.ratios:
+        return f"{begin}- | - | - | at most {case.bound} | {rate} |"
+    ratio = statistics.median(f.ratios)
+    return (f"{begin}{unit(f.torch)} | {ratio:.3f} | {f.ratios[0]:.3f} to {f.ratios[-1]:.3f} | "
+            f"{Goal(f'at most {case.bound:g}', ratio <= case.bound)} | {rate} |")
+
+
 def table(result: dict) -> str:
     lines = ["| work | ampc | torch | ampc / torch | lowest to highest round | goal | ampc's rate |", "|---|---|---|---|---|---|---|"]
-    for case in CASES:
-        pairs = result["rounds"].get(case.name)
-        if not pairs:
-            continue
-        mid = {k: statistics.median(p[k] for p in pairs) for k in pairs[0]}
-        rate = f"{case.flop / mid['ampc'] / 1e12:.0f} TFLOP/s" if case.flop else ""
-        if case.bytes:
-            share = case.bytes / mid["ampc"] / result["copy_bytes_s"]
-            missed = "" if share >= case.share else " - **missed**"
-            rate = f"{case.bytes / mid['ampc'] / 1e9:.0f} GB/s, {100 * share:.0f} % of a copy (goal: {100 * case.share:.0f} %{missed})"
-        if "torch" not in mid:
-            lines.append(f"| {case.what} | {unit(mid['ampc'])} | - | - | - | at most {case.bound} | {rate} |")
-            continue
-        ratios = ratios_of(result, case)
-        ratio = statistics.median(ratios)
-        lines.append(f"| {case.what} | {unit(mid['ampc'])} | {unit(mid['torch'])} | {ratio:.3f} | {ratios[0]:.3f} to {ratios[-1]:.3f} | "
-                     f"{Goal(f'at most {case.bound:g}', ratio <= case.bound)} | {rate} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(row(result, case, f) for case in CASES if (f := figures_of(result, case)))])
+
+
+def kernel_table(result: dict) -> str:
+    """What Nsight Compute measured of each kernel of 10 microseconds or more in the cases of operators and the optimizer."""
+    lines = ["", "Kernels in these cases, by Nsight Compute. At most 4 warp instructions a cycle leave a multiprocessor; near 3, instructions bound a kernel.", "",
+             "| kernel | blocks | us | DRAM, MB | GB/s | warp instructions a cycle | registers | occupancy |", "|---|---:|---:|---:|---:|---:|---:|---:|"]
+    return "\n".join([*lines, *(f"| `{k['name']}` | {k['blocks']} | {k['seconds'] * 1e6:.0f} | {k['bytes'] / 1e6:.0f} | {k['bytes'] / k['seconds'] / 1e9:.0f} | "
+                                f"{k['per_cycle']:.2f} | {k['registers']} | {k['occupancy']:.0f} % |" for k in result["kernels"])])
 
 
 def read_rounds() -> list:
@@ -137,7 +167,8 @@ def results_text() -> str:
     for r in read_rounds():
         parts += [f"## {r['gpu']}, {r['date']} UTC", "",
                   f"Commit {r['commit'][:12]}, ampc {r['ampc']}, torch {r['torch']}, driver {r['driver']}, cuBLASLt {r['cublaslt']}. "
-                  f"A copy within the device moves {r['copy_bytes_s'] / 1e9:.0f} GB/s.", "", table(r), ""]
+                  f"A copy within the device moves {r['copy_bytes_s'] / 1e9:.0f} GB/s. "
+                  + r.get("note", ""), "", table(r), *([kernel_table(r)] if r.get("kernels") else []), ""]
     return "\n".join(parts)
 
 

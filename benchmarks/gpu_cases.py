@@ -228,9 +228,9 @@ CASES = [
     Case("max_pool", "max pooling of 3x3 by 2, the same, and backward", 1.0, 10, max_pool, bytes=2.5 * _CHANNELS),
     Case("embedding", "embedding 16384 of 50,000x768 and backward, float32", 1.0, 5, embedding),
     Case("attention", "attention 8x16x2048x64, causal", 1.0, 5, lambda T, s: attention(T, s, False), flop=_ATTENTION),
-    Case("attention-backward", "the same and backward", 1.0, 5, lambda T, s: attention(T, s, True), flop=3.5 * _ATTENTION),
+    Case("attention-backward", "attention, the same, and backward", 1.0, 5, lambda T, s: attention(T, s, True), flop=3.5 * _ATTENTION),
     Case("convolution", "convolution 64x128x28x28, 128 3x3", 1.05, 10, lambda T, s: convolution(T, s, False), flop=_CONVOLUTION),
-    Case("convolution-backward", "the same and backward", 1.05, 10, lambda T, s: convolution(T, s, True), flop=3 * _CONVOLUTION),
+    Case("convolution-backward", "convolution, the same, and backward", 1.05, 10, lambda T, s: convolution(T, s, True), flop=3 * _CONVOLUTION),
     Case("sort", "sort of 64 rows of 100,000 float32", 1.0, 3, sort),
     Case("launch", "host time of one small `a + b`, not waited for", 0.5, 2000, launch),
 ]

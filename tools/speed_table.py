@@ -78,8 +78,7 @@ def ratios_text(columns: list[report.Newest]) -> str:
 def gpu_text() -> str:
     """The README's sentence and table of the newest run on a GPU."""
     run = gpu.read_rounds()[0]
-    found = [(case, ratios) for case in gpu.CASES if (ratios := report.ratios_of(run, case))]
-    middles = [(case.what, statistics.median(ratios)) for case, ratios in found]
+    middles = [(case.what, statistics.median(f.ratios)) for case in gpu.CASES if (f := gpu.figures_of(run, case)) and f.ratios]
     wins = sum(middle < 1 for _, middle in middles)
     return "\n".join([f"On an {run['gpu']}, beside torch {run['torch'].split('+')[0]}, ampc is faster in {wins} of {len(middles)} measurements.", "",
                       "| ampc's time / torch's, on the GPU | |", "|---|---|",
