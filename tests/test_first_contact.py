@@ -33,9 +33,10 @@ def test_all_of_it_on_the_simulator(way, tmp_path):
     text = report.read_text()
     assert done.returncode == 0, text + done.stderr
     parts = parts_of(report)
-    wanted = {"libraries", "CUDA graphs", "speed", *(f"products, {name}" for name in contact.DTYPES)}
+    wanted = {"libraries", "CUDA graphs", "speed", "NCCL, one process",
+              *(f"{kind}, {name}" for kind in ("products", "convolutions") for name in contact.DTYPES)}
     assert all(parts[name] == "good" for name in wanted) and parts["tests"] == "left out"
-    assert "258 products, 0 wrong" in text and "numbers equal" in text and "cuBLASLt      13" in text and "AMP step" in text
+    assert "258 products, 0 wrong" in text and "132 convolutions, 0 wrong" in text and "numbers equal" in text and "cuBLASLt      13" in text and "AMP step" in text
     assert text.rstrip().endswith("none failed") and f"the report is in {report}" in done.stdout
 
 

@@ -47,6 +47,7 @@ def _parts(tests: Optional[str], small: bool) -> List[Part]:
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-m"]  # not the sources of a checkout, where this is begun in one
     contact = [*python, "ampc.selftest.first_contact"]
     less = ["--small"] if small else []
+    from ..distributed import is_nccl_available
     from ..selftest.first_contact import DTYPES
 
     sanitizer = shutil.which("compute-sanitizer")
@@ -58,9 +59,11 @@ def _parts(tests: Optional[str], small: bool) -> List[Part]:
         Part("the machine", ["nvidia-smi"] if shutil.which("nvidia-smi") else [], 20, "nvidia-smi is not there"),
         Part("libraries", [*python, "ampc", "info"], 60),
         *(Part(f"products, {name}", [*contact, "products", name, *less], 60) for name in DTYPES),
+        *(Part(f"convolutions, {name}", [*contact, "convolutions", name, *less], 60) for name in DTYPES),
         Part("kernels against float64", [*python, "ampc", "selftest", "--device", "cuda", "--quiet"], 150) if not small else
         Part("kernels against float64", [], 0, "--small"),
         Part("CUDA graphs", [*contact, "graphs", *less], 40),
+        Part("NCCL, one process", [*contact, "nccl"] if is_nccl_available() else [], 40, "NCCL is not there"),
         Part("speed", beside, 100),
         Part("compute-sanitizer", checked, 90, "compute-sanitizer is not there"),
         Part("tests", [*python, "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *suites] if suites and not small else [], 240,

@@ -1,4 +1,5 @@
-"""What ``ampc first-contact`` runs on a GPU, each in a process of its own: products of all sorts of shapes, CUDA graphs, speeds beside torch.
+"""What ``ampc first-contact`` runs on a GPU, each in a process of its own: products and convolutions of all sorts of shapes, CUDA graphs, a group of
+NCCL, speeds beside torch.
 
 ``python -m ampc.selftest.first_contact products float16`` runs one by hand."""
 
@@ -90,10 +91,10 @@ def _checks(dtype: Any, sizes: Tuple[int, ...]) -> Iterator[Tuple[str, Callable[
         yield f"{batches} batches of 2 x 2 x 3", lambda batches=batches: _batched(batches, dtype)  # type: ignore[misc]
 
 
-def products(name: str, sizes: Tuple[int, ...]) -> int:
-    """Compares products of one dtype with exact ones. How many were wrong or failed."""
+def _tried(name: str, kind: str, checks: Iterator[Tuple[str, Callable[[], str]]]) -> int:
+    """How many were wrong or failed; the first of these are printed."""
     bad = run = 0
-    for what, check in _checks(getattr(ampc, name), sizes):
+    for what, check in checks:
         run += 1
         try:
             wrong = check()
@@ -101,9 +102,112 @@ def products(name: str, sizes: Tuple[int, ...]) -> int:
             wrong = f"{type(error).__name__}: {error}"
         bad += bool(wrong)
         if wrong and bad <= SHOWN:
-            print(f"{name}: {what}: {wrong}")
-    print(f"{name}: {run} products, {bad} wrong")
+            print(f"{name}{what}: {wrong}")
+    print(f"{name}{run} {kind}, {bad} wrong")
     return bad
+
+
+def products(name: str, sizes: Tuple[int, ...]) -> int:
+    """Compares products of one dtype with exact ones. How many were wrong or failed."""
+    return _tried(f"{name}: ", "products", _checks(getattr(ampc, name), sizes))
+
+
+# -- convolutions ------------------------------------------------------------------------------------------------------------------
+
+
+class Convolution(NamedTuple):
+    """One convolution of whole numbers, with its gradients."""
+
+    channels: int
+    outs: int
+    size: int  # of a side of the image
+    kernel: int
+    stride: int
+    bias: bool
+    last: bool  # channels last in memory
+
+    def __str__(self) -> str:
+        return (f"{self.channels} channels of {self.size} x {self.size}, {self.outs} of {self.kernel} x {self.kernel} by {self.stride}, "
+                f"{'bias' if self.bias else 'no bias'}, channels {'last' if self.last else 'first'}")
+
+
+def _convolved(case: Convolution, dtype: Any, device: str) -> List[Any]:
+    """The result, and the gradients of image, weight and bias."""
+    numbers = np.random.default_rng(7)
+    shapes = [(2, case.channels, case.size, case.size), (case.outs, case.channels, case.kernel, case.kernel), *([(case.outs,)] if case.bias else [])]
+    leaves = [ampc.tensor(numbers.integers(-2, 3, shape).astype(np.float64), device="cpu").to(dtype).to(device) for shape in shapes]
+    if case.last:
+        leaves[0] = leaves[0].to(memory_format=ampc.channels_last)
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    y = nn.functional.conv2d(*leaves, stride=case.stride, padding=case.kernel // 2)
+    slope = ampc.tensor(numbers.integers(-2, 3, tuple(y.shape)).astype(np.float64), device="cpu").to(dtype).to(device)
+    return [y.detach(), *ampc.autograd.grad(y, leaves, slope)]
+
+
+def _check_convolution(case: Convolution, dtype: Any) -> str:
+    names, exact = ("result", "gradient of the image", "gradient of the weight", "gradient of the bias"), _convolved(case, ampc.float64, "cpu")
+    wrong = ((name, _wrong(got, want.numpy(), dtype)) for name, got, want in zip(names, _convolved(case, dtype, "cuda"), exact))
+    return "; ".join(f"{name}: {text}" for name, text in wrong if text)
+
+
+def _check_beyond(dtype: Any, bias: bool, last: bool) -> str:
+    """What is larger than every number of the dtype is infinite, and what an infinite pixel meets; nothing else."""
+    large = float(ampc.finfo(dtype).max) ** 0.5
+    x, w = (ampc.full(shape, large, dtype=dtype, device="cuda") for shape in ((2, 64, 8, 8), (64, 64, 3, 3)))
+    pixel, one = ampc.ones_like(x), ampc.ones_like(w)
+    pixel[1, 3, 4, 5] = float("inf")
+    if last:
+        x, pixel = (t.to(memory_format=ampc.channels_last) for t in (x, pixel))
+    zero = ampc.zeros(64, dtype=dtype, device="cuda") if bias else None
+    found = []
+    if not nn.functional.conv2d(x, w, zero, padding=1).isinf().all():
+        found.append("a result too large is finite")
+    if not nn.functional.conv_transpose2d(x, w, zero, padding=1).isinf().all():
+        found.append("a transposed result too large is finite")
+    outside = ampc.ones(2, 1, 8, 8, dtype=ampc.bool, device="cuda")
+    outside[1, 0, 3:6, 4:7] = False
+    if not (nn.functional.conv2d(pixel, one, zero, padding=1).isfinite() == outside).all():
+        found.append("an infinite pixel is not where it belongs")
+    return "; ".join(found)
+
+
+def _convolutions(dtype: Any, small: bool) -> Iterator[Tuple[str, Callable[[], str]]]:
+    sides = ((3, 8), (5, 16), (7, 8), (1, 3)) if small else ((3, 8, 32), (5, 16, 64), (7, 8, 14, 28), (1, 3))
+    for sizes in itertools.product(*sides, (1, 2), (False, True), (False, True)):
+        case = Convolution(*sizes)
+        yield str(case), lambda case=case: _check_convolution(case, dtype)  # type: ignore[misc]
+    for bias, last in itertools.product((False, True), (False, True)):
+        what = f"beyond the largest number, {'bias' if bias else 'no bias'}, channels {'last' if last else 'first'}"
+        yield what, lambda bias=bias, last=last: _check_beyond(dtype, bias, last)  # type: ignore[misc]
+
+
+def convolutions(name: str, small: bool) -> int:
+    """Compares convolutions of one dtype, and their gradients, with exact ones. How many were wrong or failed."""
+    return _tried(f"{name}: ", "convolutions", _convolutions(getattr(ampc, name), small))
+
+
+# -- NCCL ------------------------------------------------------------------------------------------------------------------------
+
+
+def nccl() -> int:
+    """A group of one process: its collectives leave a tensor as it is, and DistributedDataParallel trains. 1 where they do not."""
+    from ampc import distributed
+
+    distributed.init_process_group("nccl")
+    try:
+        x = ampc.arange(5.0).to("cuda")
+        kept, parts = x.clone(), [ampc.zeros_like(x)]
+        distributed.all_reduce(x)
+        distributed.broadcast(x, 0)
+        distributed.all_gather(parts, x)
+        distributed.barrier()
+        model = nn.parallel.DistributedDataParallel(nn.Linear(5, 3).to("cuda"))
+        model(x[None]).sum().backward()
+        same = bool((x == kept).all() and (parts[0] == kept).all() and (model.module.weight.grad == kept).all())
+        print(f"a group of one process over {distributed.get_backend()}: {'right' if same else 'WRONG'}")
+        return int(not same)
+    finally:
+        distributed.destroy_process_group()
 
 
 # -- CUDA graphs ---------------------------------------------------------------------------------------------------------------
@@ -197,12 +301,16 @@ def speed(n: int, seconds: float) -> int:
 def main(argv: List[str]) -> int:
     """Runs one part; 0 where nothing was wrong."""
     parser = argparse.ArgumentParser(prog="python -m ampc.selftest.first_contact")
-    parser.add_argument("part", choices=("products", "graphs", "speed"))
-    parser.add_argument("dtype", nargs="?", choices=DTYPES, default="float32", help="of products")
+    parser.add_argument("part", choices=("products", "convolutions", "nccl", "graphs", "speed"))
+    parser.add_argument("dtype", nargs="?", choices=DTYPES, default="float32", help="of products and convolutions")
     parser.add_argument("--small", action="store_true", help="few sizes, to try the program")
     args = parser.parse_args(argv)
     if args.part == "products":
         return int(products(args.dtype, SMALL if args.small else SIZES) > 0)
+    if args.part == "convolutions":
+        return int(convolutions(args.dtype, args.small) > 0)
+    if args.part == "nccl":
+        return nccl()
     if args.part == "graphs":
         return int(graphs(8 if args.small else 60) > 0)
     return int(speed(64 if args.small else 4096, 0.0 if args.small else 0.5) > 0)
