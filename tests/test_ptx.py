@@ -175,6 +175,24 @@ COMPUTED = {
     "an atomic exchange": ("st.global.u32 [%rd0], 1; atom.global.cas.b32 %r1, [%rd0], 1, 9; atom.global.cas.b32 %r2, [%rd0], 1, 5; mov.b64 %rd1, {%r1, %r2};", 9 << 32 | 1),
 }
 
+# Of tensor cores, by a warp: %rd1 of lane 13, which has row 3, columns 2 and 3 of a fragment.
+MATRICES = ("shl.b32 %r1, %r0, 4; shl.b32 %r2, %r0, 3; mad.lo.u32 %r3, %r2, 65537, 65536; add.u32 %r4, %r3, 131074; add.u32 %r5, %r4, 131074; add.u32 %r6, %r5, 131074;"
+            "st.shared.v4.u32 [%r1], {%r3, %r4, %r5, %r6}; bar.warp.sync -1;")  # of 8 x 8 values, numbered
+OPERANDS = ("and.b32 %r1, %r0, 3; shl.b32 %r1, %r1, 1; shr.u32 %r2, %r0, 2; mad.lo.u32 %r6, %r2, 16, %r1; mov.f32 %f0, 0f3F000000; mov.u32 %r9, 0;"
+            "cvt.rn.f32.u32 %f1, %r6; add.f32 %f2, %f1, 0f3F800000; add.f32 %f3, %f1, 0f41000000; add.f32 %f4, %f2, 0f41000000;"
+            "setp.eq.s32 %p1, %r2, %r1; selp.b32 %r3, {one}, 0, %p1; add.u32 %r4, %r1, 1; setp.eq.s32 %p2, %r2, %r4; selp.b32 %r5, {one}0000, 0, %p2; or.b32 %r3, %r3, %r5;"
+            "cvt.rn.{half}x2.f32 %r7, %f2, %f1; cvt.rn.{half}x2.f32 %r8, %f4, %f3;")  # the identity in %r3, and in %r7 and %r8 row k, column n, as 16 n + k
+LARGE = "mma.sync.aligned.m16n8k16.row.col.f32.{half}.{half}.f32 {{%f4, %f5, %f6, %f7}}, {{%r3, %r9, %r9, %r3}}, {{%r7, %r8}}, {{%f0, %f0, %f0, %f0}}; mov.b64 %rd1, {{%f5, %f6}};"
+OF_WARPS = {
+    "matrices from memory, as they lie and turned": (MATRICES + "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r7, %r8, %r9, %r10}, [%r1];"
+                                                     "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r11, %r12, %r13, %r14}, [%r1]; mov.b64 %rd1, {%r9, %r13};",
+                                                     155 << 48 | 147 << 32 | 155 << 16 | 154),
+    "a product of float16": (OPERANDS.format(one="0x3C00", half="f16") + LARGE.format(half="f16"), bits(43.5, "f") << 32 | bits(51.5, "f")),
+    "a product of bfloat16": (OPERANDS.format(one="0x3F80", half="bf16") + LARGE.format(half="bf16"), bits(43.5, "f") << 32 | bits(51.5, "f")),
+    "a product of half the depth": (OPERANDS.format(one="0x3C00", half="f16") + "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f4, %f5, %f6, %f7}, {%r3, %r9}, {%r7},"
+                                    "{%f0, %f0, %f0, %f0}; mov.b64 %rd1, {%f5, %f6};", bits(0.5, "f") << 32 | bits(51.5, "f")),
+}
+
 PLACE = "shl.b32 %r1, %r0, 2; xor.b32 %r2, %r1, {other}; "
 WRITE, READ = "st.shared.u32 [%r1], %r0; ", "ld.shared.u32 %r3, [%r2]; "
 SHUFFLE = "shfl.sync.bfly.b32 %r4|%p1, %r0, 1, 31, -1; "
@@ -210,6 +228,10 @@ WATCHED = {
     "a copy to an odd word": ("mov.u32 %r1, 4; cp.async.cg.shared.global [%r1], [%rd0], 16; ", "cp.async.cg.shared.global is misaligned: 16 bytes"),
     "two words at an odd one": ("mov.u64 %rd2, 4; add.s64 %rd2, %rd0, %rd2; ld.global.v2.u32 {%r3, %r4}, [%rd2]; ", "ld.global.v2.u32 is misaligned: 8 bytes"),
     "a word at an odd byte": ("st.shared.u16 [%r0], 1; ", "st.shared.u16 is misaligned"),
+    "matrices of other threads": ("shl.b32 %r1, %r0, 4; xor.b32 %r2, %r1, 16; st.shared.u32 [%r1], %r0; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3, %r4, %r5, %r6}, [%r2]; ", "races"),
+    "matrices behind the warp's barrier": ("shl.b32 %r1, %r0, 4; xor.b32 %r2, %r1, 16; st.shared.u32 [%r1], %r0; bar.warp.sync -1;"
+                                           "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3, %r4, %r5, %r6}, [%r2]; ", None),
+    "matrices at an odd word": ("mov.u32 %r1, 4; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3, %r4, %r5, %r6}, [%r1]; ", "b16 is misaligned: 16 bytes"),
     "beyond the launch's memory": ("ld.shared.u32 %r3, [256]; ", "outside the shared memory"),
     "before the launch's memory": ("mov.u32 %r1, 0; ld.shared.u32 %r3, [%r1+-4]; ", "outside the shared memory"),
 }
@@ -218,11 +240,12 @@ WATCHED = {
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory):
     computed = [kernel(f"computed_{i}", code + "st.global.u64 [%rd0], %rd1;") for i, (code, _) in enumerate(COMPUTED.values())]
+    of_warps = [kernel(f"of_warps_{i}", code + "setp.eq.s32 %p3, %r0, 13; @%p3 st.global.u64 [%rd0], %rd1;") for i, (code, _) in enumerate(OF_WARPS.values())]
     watched = [kernel(f"watched_{i}", code) for i, (code, _) in enumerate(WATCHED.values())]
     watched.append(kernel("voted", f"and.b32 %r1, %r0, 5; setp.eq.s32 %p1, %r1, 1; {VOTE}, -1; cvt.u64.u32 %rd1, %r2; st.global.u64 [%rd0], %rd1;"))
     watched.append(kernel("voted_in_part", f"setp.eq.s32 %p1, %r0, 1; {VOTE}, 3;"))
     endless = kernel("endless", "bra.uni $L1;\n$L1:\n").replace("    ret;\n", "")
-    text = HEAD + "".join(computed + watched) + endless
+    text = HEAD + "".join(computed + of_warps + watched) + endless
     # A name of its own, or ampc in this process would take it for the machine's GPU.
     return Gpu(built(tmp_path_factory.mktemp("ptx"), {"by_hand": text}, "SONAME=libptx_by_hand.so"))
 
@@ -236,12 +259,19 @@ def test_what_instructions_compute(gpu, what):
 
 
 @pytest.mark.cpu
+@pytest.mark.parametrize("what", OF_WARPS)
+def test_what_instructions_of_a_warp_compute(gpu, what):
+    got = gpu.run(f"of_warps_{list(OF_WARPS).index(what)}", threads=32, shared=512)
+    assert got == OF_WARPS[what][1], got if isinstance(got, str) else hex(got)
+
+
+@pytest.mark.cpu
 @pytest.mark.parametrize("order", [0, 1, 5])
 @pytest.mark.parametrize("what", WATCHED)
 def test_mistakes_in_memory(gpu, what, order):
     """They are seen in whatever order the threads come."""
     gpu.lib.ampc_simulator(b"order", ctypes.c_longlong(order))
-    copies = "cp.async" in WATCHED[what][0]
+    copies = re.search("cp.async|ldmatrix", WATCHED[what][0])
     said, wrong = gpu.run(f"watched_{list(WATCHED).index(what)}", threads=64, shared=1024 if copies else 256), WATCHED[what][1]
     assert wrong in said if wrong else not isinstance(said, str)
 
@@ -274,6 +304,15 @@ COMPILE = "import runpy, setuptools; setuptools.setup = lambda **how: None; name
 
 
 @pytest.mark.cpu
+def test_a_translation_leaves_those_of_other_files_alone(tmp_path):
+    """Of the files of an earlier translation only its own go, not those of a file whose name begins alike."""
+    (tmp_path / "a.ptx").write_text(HEAD + kernel("k", ""))
+    for name in ("a_0.cpp", "a_1.cpp", "a_back_0.cpp"):
+        (tmp_path / name).write_text("")
+    translate(tmp_path / "a.ptx", tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("*.cpp")) == ["a_0.cpp", "a_back_0.cpp"]
+
+
 @pytest.mark.parametrize("fails", ["", "1"], ids=["a warning", "an error"])
 def test_a_build_shows_what_nvcc_says(fails, tmp_path):
     (tmp_path / "nvcc").write_text(NVCC)

@@ -31,17 +31,17 @@ static ac_gpu_rows_2d rows_of(const ac_tensor *t) {
 
 /* A kernel for each multiple of 32 values, in both dtypes. */
 enum { WIDTHS = MOST_WIDTH / 32 };
-#define OF_DTYPE(in_image, stem, dtype)                                                                                \
+#define OF_DTYPE(in_image, stem, in_block, dtype)                                                                      \
     {                                                                                                                  \
-        {.image = AC_IMAGE_##in_image, .name = stem "_32_" dtype},                                                     \
-        {.image = AC_IMAGE_##in_image, .name = stem "_64_" dtype},                                                     \
-        {.image = AC_IMAGE_##in_image, .name = stem "_96_" dtype},                                                     \
-        {.image = AC_IMAGE_##in_image, .name = stem "_128_" dtype},                                                    \
+        {.image = AC_IMAGE_##in_image, .name = stem "_32_" dtype, .threads = in_block},                                \
+        {.image = AC_IMAGE_##in_image, .name = stem "_64_" dtype, .threads = in_block},                                \
+        {.image = AC_IMAGE_##in_image, .name = stem "_96_" dtype, .threads = in_block},                                \
+        {.image = AC_IMAGE_##in_image, .name = stem "_128_" dtype, .threads = in_block},                               \
     }
-#define KERNELS(image, stem) {OF_DTYPE(image, stem, "f16"), OF_DTYPE(image, stem, "bf16")}
-static ac_gpu_kernel forward_kernels[2][WIDTHS] = KERNELS(ATTENTION, "ac_attention");
-static ac_gpu_kernel query_kernels[2][WIDTHS] = KERNELS(ATTENTION_BACKWARD, "ac_attention_queries");
-static ac_gpu_kernel key_kernels[2][WIDTHS] = KERNELS(ATTENTION_BACKWARD, "ac_attention_keys");
+#define KERNELS(image, stem, threads) {OF_DTYPE(image, stem, threads, "f16"), OF_DTYPE(image, stem, threads, "bf16")}
+static ac_gpu_kernel forward_kernels[2][WIDTHS] = KERNELS(ATTENTION, "ac_attention", AC_GPU_ATTENTION_THREADS);
+static ac_gpu_kernel query_kernels[2][WIDTHS] = KERNELS(ATTENTION_BACKWARD, "ac_attention_queries", 0);
+static ac_gpu_kernel key_kernels[2][WIDTHS] = KERNELS(ATTENTION_BACKWARD, "ac_attention_keys", 0);
 #undef KERNELS
 #undef OF_DTYPE
 
@@ -96,9 +96,8 @@ int ac_cuda_flash_attention(const ac_run *r) {
     AC_TRY(check(r->in));
     int failed = take_runs(r->in, 3, in);
     if (!failed) failed = describe(in, r->attrs, r->out[0], r->out[1], &args);
-    if (!failed)
-        failed =
-            launch(forward_kernels, in[0], args.queries, AC_GPU_ATTENTION_QUERIES, AC_GPU_ATTENTION_ROOM, &args, &args);
+    int64_t each = args.width > 64 ? AC_GPU_ATTENTION_WIDE_QUERIES : AC_GPU_ATTENTION_QUERIES;
+    if (!failed) failed = launch(forward_kernels, in[0], args.queries, each, AC_GPU_ATTENTION_ROOM, &args, &args);
     for (int i = 0; i < 3; i++) ac_tensor_clear(&in[i]);
     return failed;
 }

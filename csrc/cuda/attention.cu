@@ -1,120 +1,123 @@
 /* Attention in one kernel on tensor cores, without the scores in memory (Dao 2023, FlashAttention-2). A block computes
- * 128 queries, a warp 16 of them. The keys pass by 32 at a time: their scores go through a warp's own shared memory,
- * where two threads take a row, and the sums of the values are scaled when a row's largest score rises. Sums are
- * float32. */
+ * 128 queries, or 64 that are wide. Tiles of keys and values pass by, the next on its way while the products of this
+ * one are made. Scores stay in registers, as sums of one product and, rounded to weights, left operand of the next. The
+ * sums of the values are scaled when a row's largest score rises. Sums are float32. */
 #include "cuda/attention.cuh"
 
-enum { QUERIES = AC_GPU_ATTENTION_QUERIES, HALF_ROW = STEP / 2 };
-
-/* A warp's scores, then in their place the weights in 16 bits, and the factors of the sums so far. */
-union scrap {
-    float scores[SCRATCH];
-    struct {
-        uint16_t weights[SIDE * WEIGHT_ROW];
-        float factors[SIDE * SIDE];
-    } next;
-};
-
-/* Shared memory: first the queries, then tiles of keys and values. */
-template <int SIDES> struct rooms {
-    enum { TILE_ROW = SIDES * SIDE + PAD };
-    union {
-        alignas(32) uint16_t queries[QUERIES * TILE_ROW];
-        struct {
-            uint16_t passing[2][STEP * TILE_ROW];
-            alignas(32) scrap own[WARPS];
-        } step;
-    };
-};
-static_assert(sizeof(rooms<8>) <= AC_GPU_ATTENTION_ROOM, "what the host asks for");
-
-/* A row's largest score and sum of exponentials so far, which both of its threads know. */
+/* A row's largest score, and this lane's part of its sum of exponentials. */
 struct state {
     float top, sum;
 };
 
-/* The weights of a tile from its scores, and the factors of what was summed before. */
-template <class E>
-DEV void weigh(const ac_gpu_attention &a, scrap &s, state &row, int64_t item, int64_t mask, int64_t query,
-               int64_t key) {
-    int lane = (int)threadIdx.x % 32, r = lane / 2, first = lane % 2 * HALF_ROW;
-    float score[HALF_ROW], top = row.top, sum = 0;
+/* The largest of a row, of which four lanes have parts. */
+DEV float largest_of_row(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
+}
+DEV float sum_of_row(float x) {
+    x += __shfl_xor_sync(0xFFFFFFFFu, x, 1);
+    return x + __shfl_xor_sync(0xFFFFFFFFu, x, 2);
+}
+
+/* Weights in place of scores that lack a factor; what was summed before is scaled to go with them. A nan among the
+ * scores reaches the sum. */
+template <int N, int V> DEV void weigh(float (&score)[N][4], float factor, state (&rows)[2], float (&out)[V][4]) {
 #pragma unroll
-    for (int i = 0; i < HALF_ROW; i++) score[i] = s.scores[r * SCORE_ROW + first + i];
+    for (int half = 0; half < 2; half++) {
+        float top = -INFINITY, sum = 0;
 #pragma unroll
-    for (int i = 0; i < HALF_ROW; i += RUN) make_scores(a, score + i, mask, query, key + first + i);
+        for (int i = 0; i < 2 * N; i++) top = fmaxf(top, score[i / 2][half * 2 + i % 2]);
+        top = fmaxf(largest_of_row(top) * factor, rows[half].top);
+        float shift = top == -INFINITY ? 0 : top, fade = power_of_2(rows[half].top - shift);
 #pragma unroll
-    for (int i = 0; i < HALF_ROW; i++) top = Larger()(top, score[i]);
-    top = Larger()(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
-    float shift = top == -INFINITY ? 0 : top, factor = expf(row.top - shift);
-    __syncwarp(); /* the scores have been read */
+        for (int i = 0; i < 2 * N; i++) {
+            float &x = score[i / 2][half * 2 + i % 2];
+            x = power_of_2(fmaf(x, factor, -shift));
+            sum += x;
+        }
+        rows[half] = {top, fmaf(rows[half].sum, fade, sum)};
 #pragma unroll
-    for (int i = 0; i < HALF_ROW; i++) {
-        score[i] = expf(score[i] - shift);
-        sum += score[i];
-        s.next.factors[r * SIDE + lane % 2 * (SIDE / 2) + i / 2] = factor;
+        for (int i = 0; i < 2 * V; i++) out[i / 2][half * 2 + i % 2] *= fade;
     }
-    uint32_t dropped = a.dropped > 0 ? dropped_of(a, item, query, key + first, HALF_ROW) : 0;
-#pragma unroll
-    for (int i = 0; i < HALF_ROW; i++)
-        s.next.weights[r * WEIGHT_ROW + first + i] = dropped >> i & 1 ? 0 : Rounding<E>::bits(score[i]);
-    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-    row.top = top, row.sum = row.sum * factor + sum;
-    __syncwarp();
 }
 
-/* The sums so far, as if the largest score had been what it is now. */
-template <int SIDES> DEV void scale_sums(sums (&out)[SIDES], const scrap &s) {
-    sums factors;
-    wmma::load_matrix_sync(factors, s.next.factors, SIDE, wmma::mem_row_major);
+template <int M, int N>
+DEV void drop(const ac_gpu_attention &a, float (&weight)[M][N][4], int64_t item, int64_t query, int64_t key) {
 #pragma unroll
-    for (int i = 0; i < SIDES; i++)
-        for (int e = 0; e < factors.num_elements; e++) out[i].x[e] *= factors.x[e];
+    for (int i = 0; i < 2 * M; i++) {
+        uint32_t dropped =
+            dropped_of(a.random, (float)a.dropped, (item * a.queries + query + i * 8) * a.keys + key, 1, N);
+#pragma unroll
+        for (int e = 0; e < 2 * N; e++)
+            if (dropped >> e & 1) weight[i / 2][e / 2][i % 2 * 2 + e % 2] = 0;
+    }
 }
 
-template <class E, int SIDES> DEV void attend(const ac_gpu_attention &a) {
-    enum { TILE_ROW = rooms<SIDES>::TILE_ROW };
-    rooms<SIDES> &room = *(rooms<SIDES> *)ac_shared_memory;
+/* A block's queries, of which each warp has 16 M. */
+template <class E, int WIDTH, int M> DEV void attend(const ac_gpu_attention &a) {
+    typedef tile<WIDTH> rows;
+    enum { STEP = WIDTH > 64 ? 32 : 64, QUERIES = WARPS * M * SIDE, TILE = STEP * rows::ROW, N = STEP / 8 };
+    static_assert((int)QUERIES == (WIDTH > 64 ? AC_GPU_ATTENTION_WIDE_QUERIES : AC_GPU_ATTENTION_QUERIES), "the grid");
+    static_assert(4 * TILE * 2 <= AC_GPU_ATTENTION_ROOM && QUERIES <= 2 * STEP, "what the host asks for");
+    uint16_t *room = (uint16_t *)ac_shared_memory; /* keys, values, the next keys, the next values */
     int64_t tiles = (a.queries + QUERIES - 1) / QUERIES, item = quotient(blockIdx.x, tiles), mask = mask_of(a, item);
-    int64_t first = (blockIdx.x - item * tiles) * QUERIES, end = a.keys;
-    matrix q = matrix_of(a.q, item, a.queries), k = matrix_of(a.k, item, a.keys), v = matrix_of(a.v, item, a.keys);
-    pair_of_tiles<SIDES, QUERIES / 2> halves;
-    halves.fetch(q, without(q, QUERIES / 2), first, a.width);
-    halves.put(room.queries);
-    __syncthreads();
+    int64_t first = ((item + 1) * tiles - 1 - blockIdx.x) * QUERIES; /* causal: those with most keys come first */
+    int64_t end = a.causal && first + QUERIES < a.keys ? first + QUERIES : a.keys;
+    matrix k = matrix_of(a.k, item, a.keys), v = matrix_of(a.v, item, a.keys);
     int warp = (int)threadIdx.x / 32;
-    int64_t row = first + warp * SIDE, query = row + threadIdx.x % 32 / 2;
-    left<E> own[SIDES];
-    sums out[SIDES];
-    load_rows(own, room.queries + warp * SIDE * TILE_ROW, TILE_ROW);
+    uint16_t *own = room + warp * M * SIDE * rows::ROW; /* before the loop in the place of the next tiles */
+    rows::template copy<QUERIES>(room + 2 * TILE, matrix_of(a.q, item, a.queries), first, a.width);
+    rows::template copy<STEP>(room, k, 0, a.width), rows::template copy<STEP>(room + TILE, v, 0, a.width);
+    copies_done();
+    __syncthreads();
+    uint32_t q[M][WIDTH / SIDE][4];
+    rows::load(q, own + 2 * TILE);
+    float out[M][WIDTH / 8][4] = {};
+    state sofar[M][2];
 #pragma unroll
-    for (int i = 0; i < SIDES; i++) wmma::fill_fragment(out[i], 0.0f);
-    scrap &s = room.step.own[warp];
-    state sofar = {-INFINITY, 0};
-    if (a.causal && first + QUERIES < end) end = first + QUERIES;
+    for (int i = 0; i < 2 * M; i++) sofar[i / 2][i % 2] = {-INFINITY, 0};
+    first += warp * M * SIDE;
+    int64_t query = first + lane_of() / 4, own_end = a.causal ? first + M * SIDE : end;
     for (int64_t key = 0; key < end; key += STEP) {
-        pair_of_tiles<SIDES, STEP> next;
-        next.fetch(k, v, key, a.width);
-        __syncthreads(); /* nobody reads the tiles before any more */
-        next.put(room.step.passing[0]);
-        __syncthreads();
-        multiply(own, room.step.passing[0], s.scores);
-        __syncwarp();
-        weigh<E>(a, s, sofar, item, mask, query, key);
-        scale_sums(out, s);
-        add_weighted<E>(out, s.next.weights, room.step.passing[1], TILE_ROW);
+        copies_done();
+        __syncthreads(); /* all have these tiles, and nobody reads those before any more */
+        const uint16_t *now = room + key / STEP % 2 * 2 * TILE;
+        uint16_t *next = room + (key / STEP + 1) % 2 * 2 * TILE;
+        if (key + STEP < end) {
+            rows::template copy<STEP>(next, k, key + STEP, a.width);
+            rows::template copy<STEP>(next + TILE, v, key + STEP, a.width);
+        }
+        if (key >= own_end) continue;
+        float score[M][N][4] = {};
+        int64_t column = key + lane_of() % 4 * 2;
+        rows::template multiply<E>(score, q, now);
+        float factor = make_scores<false>(a, score, mask, query, column);
+#pragma unroll
+        for (int m = 0; m < M; m++) weigh(score[m], factor, sofar[m], out[m]);
+        if (a.dropped > 0) drop(a, score, item, query, column);
+        rows::template add_weighted<E>(out, score, now + TILE);
     }
     __syncthreads();
-    result to = {(uint16_t *)a.out + item * a.queries * a.width, a.queries, a.width};
-    give<E>(to, out, s.scores, row, 0, sofar.sum == 0 ? 0 : kept_scale(a) / sofar.sum); /* 0: it attends to nothing */
-    if (query < a.queries && threadIdx.x % 2 == 0) a.log_sums[item * a.queries + query] = sofar.top + logf(sofar.sum);
+    float by[M][2];
+#pragma unroll
+    for (int i = 0; i < 2 * M; i++) {
+        float sum = sum_of_row(sofar[i / 2][i % 2].sum);
+        int64_t row = query + i * 8;
+        by[i / 2][i % 2] = sum == 0 ? 0 : kept_scale(a) / sum; /* 0: it attends to nothing */
+        if (row < a.queries && lane_of() % 4 == 0)
+            a.log_sums[item * a.queries + row] = sofar[i / 2][i % 2].top * LN_2 + logf(sum);
+    }
+    rows::template give<E>((uint16_t *)a.out + item * a.queries * a.width, out, by, own, first, a.queries, a.width);
 }
 
+/* Registers for so many blocks on a multiprocessor. */
+#define OF_WIDTH(E, width, dtype, m, blocks)                                                                           \
+    AC_KERNEL_OF(THREADS, blocks, ac_attention_##width##_##dtype, ac_gpu_attention) { attend<E, width, m>(a); }
 #define ATTENTION(E, dtype)                                                                                            \
-    AC_KERNEL_OF_TWO(ac_attention_32_##dtype, ac_gpu_attention) { attend<E, 2>(a); }                                   \
-    AC_KERNEL_OF_TWO(ac_attention_64_##dtype, ac_gpu_attention) { attend<E, 4>(a); }                                   \
-    AC_KERNEL(ac_attention_96_##dtype, ac_gpu_attention) { attend<E, 6>(a); }                                          \
-    AC_KERNEL(ac_attention_128_##dtype, ac_gpu_attention) { attend<E, 8>(a); }
+    OF_WIDTH(E, 32, dtype, 2, 2)                                                                                       \
+    OF_WIDTH(E, 64, dtype, 2, 2)                                                                                       \
+    OF_WIDTH(E, 96, dtype, 1, 3)                                                                                       \
+    OF_WIDTH(E, 128, dtype, 1, 2)
 ATTENTION(__half, f16)
 /* Tensor cores know bfloat16 from generation 8 on; the host asks for these there alone. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800

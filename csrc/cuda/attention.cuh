@@ -1,13 +1,19 @@
-/* What attention's kernels share: tiles of rows in 16 bits, products of tiles, masks. A block works on rows of its own
- * while the rows of two other matrices pass by, 32 at a time. */
+/* What attention's kernels share: tiles of rows in 16 bits, products of tiles, masks. A block of four warps works on
+ * rows of its own, 16 M a warp, while the rows of two other matrices pass by. Scores and weights stay in registers. */
 #pragma once
 
-#include "cuda/tiles.cuh"
+#include "cuda/fragments.cuh"
 
-enum { RUN = 8, WARPS = AC_GPU_THREADS / 32, STEP = 32, PAD = 8 };
-enum { SCORE_ROW = STEP + 4, WEIGHT_ROW = STEP + PAD, SCRATCH = SIDE * SCORE_ROW };
+enum { RUN = 8, WARPS = 4, THREADS = AC_GPU_ATTENTION_THREADS };
+static_assert(THREADS == 32 * WARPS, "what the host launches");
 
 typedef pack<uint16_t, RUN> run;
+
+#define LOG2_E 1.44269504f
+#define LN_2 0.693147181f
+
+DEV int lane_of(void) { return (int)threadIdx.x % 32; }
+DEV int within(int64_t x, int n) { return x < 0 ? 0 : x < n ? (int)x : n; }
 
 /* -- rows ---------------------------------------------------------------------------------------------- */
 
@@ -19,96 +25,106 @@ struct matrix {
 DEV matrix matrix_of(const ac_gpu_rows_2d &m, int64_t item, int64_t rows) {
     return {(const uint16_t *)m.data + space_offset(m.items, item), m.row, rows};
 }
-DEV matrix without(const matrix &m, int64_t rows) { return {m.at + rows * m.row, m.row, m.rows - rows}; }
 
-/* Tiles of ROWS rows of two matrices on their way to shared memory: the runs that this thread carries. What lies beyond
- * the last row or column is 0. */
-template <int SIDES, int ROWS> struct pair_of_tiles {
-    enum { TILE_ROW = SIDES * SIDE + PAD, RUNS = SIDES * SIDE / RUN, OWN = 2 * ROWS * RUNS / AC_GPU_THREADS };
-    run own[OWN];
-    DEV_METHOD void fetch(const matrix &a, const matrix &b, int64_t first, int width) {
+/* Rows in shared memory. They lie 16 bytes further apart than they are long, so that eight of them have runs in all
+ * banks. */
+template <int WIDTH> struct tile {
+    enum { ROW = WIDTH + RUN, RUNS = WIDTH / RUN };
+
+    /* Begins to copy ROWS rows of a matrix. What lies beyond its last row or column is 0. */
+    template <int ROWS> DEV_METHOD static void copy(uint16_t *to, const matrix &m, int64_t first, int width) {
+        enum { LANES = RUNS > 8 ? 16 : RUNS, APART = THREADS / LANES }; /* lanes of a row, of which some may idle */
+        int r = (int)threadIdx.x / LANES, column = (int)threadIdx.x % LANES * RUN, rows = within(m.rows - first, ROWS);
+        const uint16_t *from = m.at + (first + r) * m.row + column;
+        if (column >= WIDTH) return;
+        to += r * ROW + column;
 #pragma unroll
-        for (int i = 0; i < OWN; i++) {
-            int n = (int)threadIdx.x + i * AC_GPU_THREADS, column = n % RUNS * RUN;
-            const matrix &m = n / RUNS < ROWS ? a : b;
-            int64_t row = first + n / RUNS % ROWS;
-            own[i] = {};
-            if (row < m.rows && column < width) own[i] = *(const run *)(m.at + row * m.row + column);
+        for (int i = 0; i < ROWS / APART; i++, from += APART * m.row)
+            copy_begins(to + i * APART * ROW, from, r + i * APART < rows && column < width);
+    }
+
+    /* Where this lane's row of four matrices begins: left operands, or right ones that are turned; and right ones as
+     * they lie, of which two follow each other down. */
+    DEV_METHOD static const uint16_t *across(const uint16_t *rows) {
+        return rows + lane_of() % 16 * ROW + lane_of() / 16 * RUN;
+    }
+    DEV_METHOD static const uint16_t *down(const uint16_t *rows) {
+        return rows + (lane_of() % 8 + lane_of() / 16 * 8) * ROW + lane_of() / 8 % 2 * RUN;
+    }
+
+    /* A warp's 16 M rows as left operands. */
+    template <int M> DEV_METHOD static void load(uint32_t (&to)[M][WIDTH / SIDE][4], const uint16_t *rows) {
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int k = 0; k < WIDTH / SIDE; k++) load_matrices(to[m][k], across(rows) + m * SIDE * ROW + k * SIDE);
+    }
+
+    /* to += own rows times these, turned: a product for each of 8 N of them */
+    template <class E, int M, int N>
+    DEV_METHOD static void multiply(float (&to)[M][N][4], const uint32_t (&own)[M][WIDTH / SIDE][4],
+                                    const uint16_t *rows) {
+#pragma unroll
+        for (int k = 0; k < WIDTH / SIDE; k++)
+#pragma unroll
+            for (int j = 0; j < N; j += 2) {
+                uint32_t b[4];
+                load_matrices(b, down(rows) + j * 8 * ROW + k * SIDE);
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+                    Product<E>::add(to[m][j], own[m][k], b[0], b[1]);
+                    Product<E>::add(to[m][j + 1], own[m][k], b[2], b[3]);
+                }
+            }
+    }
+
+    /* to += weights, rounded, times 8 N rows */
+    template <class E, int M, int N>
+    DEV_METHOD static void add_weighted(float (&to)[M][WIDTH / 8][4], const float (&weights)[M][N][4],
+                                        const uint16_t *rows) {
+#pragma unroll
+        for (int k = 0; k < N / 2; k++) {
+            uint32_t w[M][4];
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    w[m][i] =
+                        pair_of<E>(weights[m][2 * k + i / 2][i % 2 * 2], weights[m][2 * k + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+            for (int j = 0; j < WIDTH / 8; j += 2) {
+                uint32_t b[4];
+                load_turned(b, across(rows) + k * SIDE * ROW + j * 8);
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+                    Product<E>::add(to[m][j], w[m], b[0], b[1]);
+                    Product<E>::add(to[m][j + 1], w[m], b[2], b[3]);
+                }
+            }
         }
     }
-    DEV_METHOD void put(uint16_t *tiles) const {
+
+    /* A warp's rows, each times its factor, leave by way of shared memory of its own, in runs. `first` of `rows`. */
+    template <class E, int M>
+    DEV_METHOD static void give(void *to, const float (&total)[M][WIDTH / 8][4], const float (&by)[M][2], uint16_t *own,
+                                int64_t first, int64_t rows, int width) {
 #pragma unroll
-        for (int i = 0; i < OWN; i++) {
-            int n = (int)threadIdx.x + i * AC_GPU_THREADS;
-            *(run *)&tiles[n / RUNS * TILE_ROW + n % RUNS * RUN] = own[i];
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int i = 0; i < WIDTH / 4; i++) {
+                const float *x = &total[m][i / 2][i % 2 * 2];
+                int row = m * SIDE + i % 2 * 8 + lane_of() / 4, column = i / 2 * 8 + lane_of() % 4 * 2;
+                *(uint32_t *)(own + row * ROW + column) = pair_of<E>(x[0] * by[m][i % 2], x[1] * by[m][i % 2]);
+            }
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < M * SIDE * RUNS / 32; i++) {
+            int n = lane_of() + i * 32, r = n / RUNS, column = n % RUNS * RUN;
+            if (first + r < rows && column < width)
+                *(run *)((uint16_t *)to + (first + r) * width + column) = *(const run *)(own + r * ROW + column);
         }
     }
 };
-
-/* -- products of tiles, by a warp ----------------------------------------------------------------------- */
-
-template <class E, int SIDES> DEV void load_rows(left<E> (&to)[SIDES], const uint16_t *rows, int row) {
-#pragma unroll
-    for (int i = 0; i < SIDES; i++) wmma::load_matrix_sync(to[i], (const E *)rows + i * SIDE, row);
-}
-
-/* 16 rows times the 32 that pass by: products [16][SCORE_ROW] */
-template <class E, int SIDES>
-DEV void multiply(const left<E> (&rows)[SIDES], const uint16_t *passing, float *products) {
-    enum { TILE_ROW = SIDES * SIDE + PAD };
-#pragma unroll
-    for (int j = 0; j < STEP / SIDE; j++) {
-        sums s;
-        wmma::fill_fragment(s, 0.0f);
-#pragma unroll
-        for (int i = 0; i < SIDES; i++) {
-            turned<E> b;
-            wmma::load_matrix_sync(b, (const E *)passing + j * SIDE * TILE_ROW + i * SIDE, TILE_ROW);
-            wmma::mma_sync(s, rows[i], b, s);
-        }
-        wmma::store_matrix_sync(products + j * SIDE, s, SCORE_ROW, wmma::mem_row_major);
-    }
-}
-
-/* total += weights [16][32] times the rows that pass by, which are `row` apart */
-template <class E, int N>
-DEV void add_weighted(sums (&total)[N], const uint16_t *weights, const uint16_t *passing, int row) {
-    left<E> w[STEP / SIDE];
-    load_rows(w, weights, WEIGHT_ROW);
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-#pragma unroll
-        for (int k = 0; k < STEP / SIDE; k++) {
-            right<E> b;
-            wmma::load_matrix_sync(b, (const E *)passing + k * SIDE * row + i * SIDE, row);
-            wmma::mma_sync(total[i], w[k], b, total[i]);
-        }
-    }
-}
-
-/* Rows of a result that lie one after the other. */
-struct result {
-    uint16_t *at;
-    int64_t rows;
-    int width;
-};
-
-/* A warp's 16 rows, from `column` on, leave by way of its scratch; `by` is the factor of this thread's row, which two
- * threads have. */
-template <class E, int N>
-DEV void give(const result &to, const sums (&total)[N], float *scratch, int64_t row, int column, float by) {
-    int lane = (int)threadIdx.x % 32, r = lane / 2, half = lane % 2 * RUN;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        __syncwarp();
-        wmma::store_matrix_sync(scratch, total[i], SCORE_ROW, wmma::mem_row_major);
-        __syncwarp();
-        int first = column + i * SIDE + half;
-        run values;
-        for (int e = 0; e < RUN; e++) values.v[e] = Rounding<E>::bits(scratch[r * SCORE_ROW + half + e] * by);
-        if (row + r < to.rows && first < to.width) *(run *)(to.at + (row + r) * to.width + first) = values;
-    }
-}
 
 /* -- scores --------------------------------------------------------------------------------------------- */
 
@@ -116,56 +132,94 @@ DEV int64_t mask_of(const ac_gpu_attention &a, int64_t item) {
     return a.mask.data ? space_offset(a.mask_items, item) : 0;
 }
 
-/* Eight values of a mask, the first n of them; the loads are in flight together. */
-template <class M> DEV void load_mask(const ac_gpu_attention &a, M (&to)[RUN], int64_t at, int n) {
-    const M *from = (const M *)a.mask.data + at;
-#pragma unroll
-    for (int i = 0; i < RUN; i++) to[i] = i < n ? from[i * a.mask_column] : (M)0;
+/* Of a row of scores the n columns from `column` on that count. Rows are queries and columns keys, or the other way
+ * round. Where attention is causal, a query looks at no key behind itself. */
+struct span {
+    int from, to;
+};
+template <bool OF_KEYS> DEV span span_of(const ac_gpu_attention &a, int64_t row, int64_t column, int n) {
+    if (row >= (OF_KEYS ? a.keys : a.queries)) return {0, 0};
+    if (OF_KEYS) return {a.causal ? within(row - column, n) : 0, within(a.queries - column, n)};
+    return {0, within((a.causal && row < a.keys ? row + 1 : a.keys) - column, n)};
 }
 
-/* Adds a mask to scores of eight neighbouring keys, or keeps those where it is true. */
-DEV void add_mask(const ac_gpu_attention &a, float *score, int64_t at, int n) {
-    if (a.mask.dtype == AC_bool) {
-        uint8_t keeps[RUN];
-        load_mask(a, keeps, at, n);
+/* Of a row's mask, two values in each of n groups of eight columns, `step` apart in memory, those that count. What a
+ * function that is called needs comes by value: the address of a kernel's arguments stays inside of it. */
+struct mask_row {
+    const void *mask;
+    int64_t at, step;
+    span counts;
+    int dtype, n;
+    DEV_METHOD int column(int i) const { return i / 2 * 8 + i % 2; }
+    DEV_METHOD bool has(int i) const { return column(i) >= counts.from && column(i) < counts.to; }
+};
+/* A bit each. */
+DEV_CALL uint32_t truths_of(const mask_row &row) {
+    const uint8_t *from = (const uint8_t *)row.mask + row.at;
+    uint32_t bits = 0;
+#pragma unroll 8
+    for (int i = 0; i < 2 * row.n; i++) bits |= (uint32_t)(row.has(i) && from[row.column(i) * row.step]) << i;
+    return bits;
+}
+DEV_CALL void values_of(const mask_row &row, float *to) {
+#pragma unroll 8
+    for (int i = 0; i < 2 * row.n; i++)
+        to[i] = row.has(i) ? load<float>(row.mask, row.dtype, row.at + row.column(i) * row.step) : 0;
+}
+/* Of one row two scores in each of N fragments, in their upper or lower half: as logarithms to base 2. */
+template <int N> DEV void add_mask(float (&score)[N][4], int half, const mask_row &row) {
+    float added[2 * N];
+    uint32_t keeps = row.dtype == AC_bool ? truths_of(row) : 0;
+    if (row.dtype != AC_bool) values_of(row, added);
 #pragma unroll
-        for (int i = 0; i < RUN; i++) score[i] = keeps[i] ? score[i] : -INFINITY;
-    } else if (a.mask.dtype == AC_float32) {
-        float added[RUN];
-        load_mask(a, added, at, n);
-#pragma unroll
-        for (int i = 0; i < RUN; i++) score[i] += added[i];
-    } else if (a.mask.dtype == AC_float64) {
-        double added[RUN];
-        load_mask(a, added, at, n);
-#pragma unroll
-        for (int i = 0; i < RUN; i++) score[i] += (float)added[i];
-    } else {
-        uint16_t added[RUN];
-        load_mask(a, added, at, n);
-        bool wide = a.mask.dtype == AC_bfloat16;
-#pragma unroll
-        for (int i = 0; i < RUN; i++) score[i] += wide ? ac_bf16_to_f32(added[i]) : half_to_float(added[i]);
+    for (int i = 0; i < 2 * N; i++) {
+        float &x = score[i / 2][half * 2 + i % 2];
+        if (row.dtype != AC_bool) x = fmaf(added[i], LOG2_E, x);
+        else if (!(keeps >> i & 1)) x = -INFINITY;
     }
 }
 
-/* Scores from the products of a query and eight neighbouring keys: scaled, masked, -inf beyond the last key. Where
- * attention is causal, a query looks at no key behind itself. */
-DEV void make_scores(const ac_gpu_attention &a, float *score, int64_t mask, int64_t query, int64_t key) {
-    int n = a.keys - key < RUN ? (int)(a.keys - key) : RUN;
-    if (a.causal && query - key < n) n = query < key ? 0 : (int)(query - key) + 1;
-#pragma unroll
-    for (int i = 0; i < RUN; i++) score[i] = i < n ? score[i] * a.scale : -INFINITY;
-    if (a.mask.data && query < a.queries) add_mask(a, score, mask + query * a.mask_row + key * a.mask_column, n);
+/* Whether all of a warp's scores count as they are, but for the scale. Columns of no query do no harm: they have no
+ * weight. */
+template <bool OF_KEYS>
+DEV bool are_plain(const ac_gpu_attention &a, int64_t row, int rows, int64_t column, int columns) {
+    if (a.mask.data || !(a.scale >= 0)) return false;
+    if (OF_KEYS) return !a.causal || column >= row + rows - 1;
+    return column + columns <= a.keys && (!a.causal || column + columns - 1 <= row);
 }
 
-/* Which weights of so many neighbouring keys are dropped, a bit each, as dropout of the whole matrix would. */
-DEV_CALL uint32_t dropped_of(const ac_gpu_attention &a, int64_t item, int64_t query, int64_t key, int n) {
-    int64_t first = (item * a.queries + query) * a.keys + key;
+/* Makes scores of products, -inf where they do not count, and returns the factor that they still lack. `row` and
+ * `column` are this lane's first. */
+template <bool OF_KEYS, int M, int N>
+DEV float make_scores(const ac_gpu_attention &a, float (&score)[M][N][4], int64_t mask, int64_t row, int64_t column) {
+    float scale = a.scale * LOG2_E;
+    int64_t row_step = OF_KEYS ? a.mask_column : a.mask_row, column_step = OF_KEYS ? a.mask_row : a.mask_column;
+    if (are_plain<OF_KEYS>(a, row - lane_of() / 4, M * SIDE, column - lane_of() % 4 * 2, N * 8)) return scale;
+#pragma unroll
+    for (int i = 0; i < 2 * M; i++) {
+        int64_t own = row + i * 8;
+        span counts = span_of<OF_KEYS>(a, own, column, N * 8);
+#pragma unroll
+        for (int e = 0; e < 2 * N; e++) {
+            float &x = score[i / 2][e / 2][i % 2 * 2 + e % 2];
+            int at = e / 2 * 8 + e % 2;
+            x = at >= counts.from && at < counts.to ? x * scale : -INFINITY;
+        }
+        if (a.mask.data)
+            add_mask<N>(
+                score[i / 2], i % 2,
+                {a.mask.data, mask + own * row_step + column * column_step, column_step, counts, a.mask.dtype, N});
+    }
+    return 1;
+}
+
+/* Which weights of a row are dropped, a bit each, two in each of N groups of eight columns: as dropout of the whole
+ * matrix would. `step` is how far columns are apart in that. */
+DEV_CALL uint32_t dropped_of(ac_gpu_random random, float p, int64_t first, int64_t step, int n) {
     uint32_t bits = 0;
-    uniform_numbers numbers(a.random);
+    uniform_numbers numbers(random);
 #pragma unroll 1
-    for (int i = 0; i < n; i++) bits |= (uint32_t)(numbers.at(first + i) < (float)a.dropped) << i;
+    for (int i = 0; i < 2 * n; i++) bits |= (uint32_t)(numbers.at(first + (i / 2 * 8 + i % 2) * step) < p) << i;
     return bits;
 }
 DEV float kept_scale(const ac_gpu_attention &a) { return a.dropped < 1 ? (float)(1 / (1 - a.dropped)) : 0; }

@@ -4,7 +4,7 @@
  * time. Half of the warps compute scores, the others the gradients of the weights; then all threads make weights, and
  * gradients of scores, of them.
  */
-#include "cuda/attention.cuh"
+#include "cuda/attention_wmma.cuh"
 
 enum { ROWS = AC_GPU_ATTENTION_ROWS, GROUPS = ROWS / SIDE, EACH = ROWS * STEP / AC_GPU_THREADS };
 static_assert((int)EACH == (int)RUN, "a thread's scores are a run of keys");

@@ -18,6 +18,9 @@
 /* One struct by value, which stays in constant memory however it is indexed. */
 #define AC_KERNEL(name, Args)                                                                                          \
     extern "C" __global__ void __launch_bounds__(AC_GPU_THREADS) name(const __grid_constant__ Args a)
+/* With so many threads a block, and so few registers that this many blocks fit on a multiprocessor. */
+#define AC_KERNEL_OF(threads, blocks, name, Args)                                                                      \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Args a)
 /* Two blocks on a multiprocessor: few enough registers for that. */
 #define AC_KERNEL_OF_TWO(name, Args)                                                                                   \
     extern "C" __global__ void __launch_bounds__(AC_GPU_THREADS, 2) name(const __grid_constant__ Args a)

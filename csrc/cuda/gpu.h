@@ -196,12 +196,13 @@ typedef enum {
 typedef struct {
     ac_gpu_image image;
     const char *name;
+    unsigned threads; /* of a block; 0: AC_GPU_THREADS */
     _Atomic(CUfunction) found[AC_MAX_GPUS];
 } ac_gpu_kernel;
 #define AC_GPU_BY_OPMATH(of, text)                                                                                     \
     {{.image = of, .name = text "_f32"}, {.image = of, .name = text "_f64"}, {.image = of, .name = text "_i64"}}
 
-/* Queues `blocks` blocks of AC_GPU_THREADS threads on the current stream. */
+/* Queues `blocks` blocks of the kernel's threads on the current stream. */
 int ac_gpu_launch(ac_device d, ac_gpu_kernel *k, int64_t blocks, size_t shared, const void *args) AC_CHECKED;
 /* Blocks for n elements at `each` a thread: enough to fill the device, the kernels go round. */
 int64_t ac_gpu_blocks(ac_device d, int64_t n, int64_t each);

@@ -81,9 +81,10 @@ int ac_gpu_launch(ac_device d, ac_gpu_kernel *k, int64_t blocks, size_t shared, 
     int failed = k->found[ac_gpu_index(d)] ? 0 : find_kernel(d, k);
     if (!failed) {
         void *params[] = {(void *)(uintptr_t)args};
+        unsigned threads = k->threads ? k->threads : AC_GPU_THREADS;
         CUresult result =
             ac_cu.cuLaunchKernel(k->found[ac_gpu_index(d)], (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1,
-                                 1, AC_GPU_THREADS, 1, 1, (unsigned)shared, ac_gpu_stream(d), params, NULL);
+                                 1, threads, 1, 1, (unsigned)shared, ac_gpu_stream(d), params, NULL);
         failed = ac_cu_check(result, k->name);
     }
     ac_gpu_leave(&scope);

@@ -16,10 +16,12 @@ template <class E> using turned = wmma::fragment<wmma::matrix_b, SIDE, SIDE, SID
 template <class E> using right = wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, E, wmma::row_major>;
 
 template <class E> struct Rounding {
+    enum { IS_BF16 = 1 };
     DEV_METHOD static uint16_t bits(float x) { return ac_f32_to_bf16(x); }
     DEV_METHOD static float value(uint16_t bits) { return ac_bf16_to_f32(bits); }
 };
 template <> struct Rounding<__half> {
+    enum { IS_BF16 = 0 };
     DEV_METHOD static uint16_t bits(float x) { return float_to_half(x); }
     DEV_METHOD static float value(uint16_t bits) { return half_to_float(bits); }
 };

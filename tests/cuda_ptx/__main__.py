@@ -3,6 +3,7 @@ call. A file whose text is the same is left alone, so that it is not compiled ag
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Iterator, List
@@ -75,7 +76,7 @@ def translate(ptx: Path, folder: Path) -> None:
     texts = {f"{ptx.stem}_{i}.cpp": source(module, kernels) for i, kernels in enumerate(groups(module))}
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob(f"{ptx.stem}_*.cpp"):
-        if path.name not in texts:
+        if path.name not in texts and re.fullmatch(r"\d+", path.stem[len(ptx.stem) + 1:]):  # another file's name may begin so
             path.unlink()
     for name, text in texts.items():
         write(folder / name, text)

@@ -285,6 +285,24 @@ def tile_product(t: Translator, i: Instruction) -> str:
     return f"{{ {arrays}tile_product<{how}>(a, b, c); {values} }}"
 
 
+def matrices_load(t: Translator, i: Instruction) -> str:
+    values = " ".join(t.put(register, f"own[{k}]") for k, register in enumerate(vector(i.operands[0])))
+    return f'{{ u32 own[4]; matrices_load(own, {t.address(i.operands[1])}, {"true" if ".trans" in i.opcode else "false"}, "{i.opcode}"); {values} }}'
+
+
+def fragment_product(t: Translator, i: Instruction) -> str:
+    arrays = ""
+    for name, operand, type_ in zip("abc", i.operands[1:], ("u32", "u32", "f32")):
+        arrays += f"{type_} {name}[] = {{{', '.join(t.value(register, type_) for register in vector(operand))}}}; "
+    values = " ".join(t.put(register, f"c[{k}]") for k, register in enumerate(vector(i.operands[0])))
+    return f"{{ {arrays}fragment_product<{i.parts['of'] or 'f16'}>(a, b, c); {values} }}"
+
+
+def two_rounded(t: Translator, i: Instruction) -> str:
+    """To 16 bits each; the first one named is the upper half."""
+    return t.put(i.operands[0], f"two_rounded<{i.parts['to']}>({', '.join(t.value(operand, 'f32') for operand in i.operands[1:])})")
+
+
 SPACES = r"(\.(?P<space>global|shared|local|param))?"
 TILE = r"\.m16n16k16"
 WRITTEN_OUT: List[Tuple[str, Written]] = [
@@ -303,6 +321,9 @@ WRITTEN_OUT: List[Tuple[str, Written]] = [
     (r"shfl\.sync\.bfly\.b32", shuffle),
     (r"vote\.sync\.ballot\.b32", vote),
     (rf"wmma\.load\.(a|b)\.sync\.aligned\.(row|col){TILE}{SPACES}\.(f16|bf16)", tile_load),
+    (r"ldmatrix\.sync\.aligned\.m8n8\.x4(\.trans)?\.shared\.b16", matrices_load),
+    (r"mma\.sync\.aligned\.(m16n8k16\.row\.col\.f32\.(?P<of>f16|bf16)\.(?P=of)\.f32|m16n8k8\.row\.col\.f32\.f16\.f16\.f32)", fragment_product),
+    (r"cvt\.rn\.(?P<to>f16|bf16)x2\.f32", two_rounded),
     (rf"wmma\.load\.c\.sync\.aligned\.row{TILE}{SPACES}\.f32", tile_load),
     (rf"wmma\.store\.d\.sync\.aligned\.row{TILE}{SPACES}\.f32", tile_store),
     (rf"wmma\.mma\.sync\.aligned\.(row|col)\.(row|col){TILE}\.f32(\.f32|\.bf16\.bf16\.f32)", tile_product),

@@ -417,3 +417,37 @@ static inline void tile_product(const u32 (&a)[N], const u32 (&b)[N], f32 (&c)[O
     }
     sim_sync_warp();
 }
+
+/* -- fragments: sums of 16 x 8, a row with four lanes, of each two neighbours in rows i and i + 8 --------------------
+ */
+
+/* Four matrices of 8 x 8; a lane says where a row begins. */
+static inline void matrices_load(u32 (&own)[4], u64 address, bool turned, const char *what) {
+    memcpy(sim_warp_slot(sim_lane()), checked<SHARED, READ>(address, 16, what), 16);
+    sim_sync_warp();
+    sim_gather_matrices(own, turned);
+    sim_sync_warp();
+}
+/* c += a b, over 8 ks for each register of b. */
+template <class E, int A, int B>
+static inline void fragment_product(const u32 (&a)[A], const u32 (&b)[B], f32 (&c)[4]) {
+    static_assert(A == 2 * B && (B == 1 || B == 2), "m16n8k8 or m16n8k16");
+    memcpy(sim_warp_slot(sim_lane()), a, sizeof a);
+    memcpy((char *)sim_warp_slot(sim_lane()) + sizeof a, b, sizeof b);
+    sim_sync_warp();
+    f32 left[2][8 * B], right[2][8 * B];
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 8 * B; k++) {
+            left[i][k] = widened(sim_half_of(sim_lane() / 4, i + k / 8 * 2, k % 8), E());
+            right[i][k] = widened(sim_half_of(sim_lane() % 4 * 2 + i, A + k / 8, k % 8), E());
+        }
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 8 * B; k++) c[i] += left[i / 2][k] * right[i % 2][k];
+    sim_sync_warp();
+}
+template <class E> static inline u32 two_rounded(f32 upper, f32 lower) {
+    bool half = std::is_same<E, f16>::value;
+    u32 high = half ? ac_f32_to_f16(upper) : ac_f32_to_bf16(upper),
+        low = half ? ac_f32_to_f16(lower) : ac_f32_to_bf16(lower);
+    return high << 16 | low;
+}

@@ -33,7 +33,7 @@ void *scheduler_sp;
 void (*entry)(void **);
 void **entry_params;
 unsigned n_threads, n_done;
-char slots[MOST_THREADS][16];
+char slots[MOST_THREADS][32];
 int order_kind = SIM_FORWARD;
 uint64_t order_seed = 1;
 char reported[256]; /* the first thing wrong in the launch that runs */

@@ -3,6 +3,8 @@
  * ones ask for. */
 #pragma once
 
+#include "shim.h"
+
 #include "base/half.h"
 
 #include <math.h>
@@ -15,8 +17,6 @@ struct __half {
 struct __nv_bfloat16 {
     uint16_t bits;
 };
-
-int sim_lane(void);
 
 namespace nvcuda {
 namespace wmma {
@@ -106,3 +106,31 @@ static inline void store_matrix_sync(float *to, const sums &s, unsigned stride, 
 
 } // namespace wmma
 } // namespace nvcuda
+
+/* -- what fragments.cuh asks of tensor cores: the lanes of a warp leave their operands for each other ------------- */
+
+/* Lanes 8 i to 8 i + 7 give the rows of matrix i; a row misaligned is nan. */
+static inline void sim_load_matrices(uint32_t (&to)[4], const uint16_t *row, bool turned) {
+    memset(sim_warp_slot(sim_lane()), 0xFF, 16);
+    if (((uintptr_t)row & 15) == 0) memcpy(sim_warp_slot(sim_lane()), row, 16);
+    sim_sync_warp();
+    sim_gather_matrices(to, turned);
+    sim_sync_warp();
+}
+
+/* A lane leaves its registers of both operands, then has two sums of row l / 4, and two of that plus 8. */
+template <class E>
+static inline void sim_product(float (&sums)[4], const uint32_t (&a)[4], uint32_t b, uint32_t b_below) {
+    const uint32_t own[] = {a[0], a[1], a[2], a[3], b, b_below};
+    memcpy(sim_warp_slot(sim_lane()), own, sizeof own);
+    sim_sync_warp();
+    float left[2][16], right[2][16];
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 16; k++) {
+            left[i][k] = nvcuda::wmma::widen(E{sim_half_of(sim_lane() / 4, i + k / 8 * 2, k % 8)});
+            right[i][k] = nvcuda::wmma::widen(E{sim_half_of(sim_lane() % 4 * 2 + i, 4 + k / 8, k % 8)});
+        }
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 16; k++) sums[i] += left[i / 2][k] * right[i % 2][k];
+    sim_sync_warp();
+}

@@ -29,7 +29,7 @@ extern char *ac_shared_memory;
 
 void sim_sync_block(void);
 void sim_sync_warp(void);
-void *sim_warp_slot(int lane); /* 16 bytes for each lane of this thread's warp */
+void *sim_warp_slot(int lane); /* 32 bytes for each lane of this thread's warp */
 int sim_lane(void);
 
 /* The entry that the stand-in driver finds by name: it reads the arguments as the real one does. */
@@ -43,6 +43,7 @@ int sim_lane(void);
 
 #define AC_KERNEL_OF_TWO AC_KERNEL
 #define AC_KERNEL_OF_FOUR AC_KERNEL
+#define AC_KERNEL_OF(threads, blocks, name, Args) AC_KERNEL(name, Args)
 
 #define __syncthreads sim_sync_block
 #define __syncwarp sim_sync_warp
@@ -74,6 +75,22 @@ static inline unsigned __ballot_sync(unsigned, int yes) {
     return lanes;
 }
 #define __popc __builtin_popcount
+/* Of the 16-bit values that four neighbouring lanes from 4 * row on left in a register of theirs, two each. */
+static inline uint16_t sim_half_of(int row, int a_register, int column) {
+    uint16_t half;
+    memcpy(&half, (char *)sim_warp_slot(4 * row + column / 2) + 4 * a_register + column % 2 * 2, 2);
+    return half;
+}
+/* Of each of four matrices of 8 x 8 such values, whose rows lie in the lanes' slots, what this lane gets. */
+static inline void sim_gather_matrices(uint32_t (&to)[4], bool turned) {
+    for (int i = 0; i < 4; i++)
+        for (int e = 0; e < 2; e++) {
+            int row = sim_lane() / 4, column = sim_lane() % 4 * 2 + e;
+            uint16_t half;
+            memcpy(&half, (char *)sim_warp_slot(8 * i + (turned ? column : row)) + 2 * (turned ? row : column), 2);
+            to[i] = e ? to[i] | (uint32_t)half << 16 : half;
+        }
+}
 
 /* Threads of the simulator never run side by side. */
 template <class V> static inline V atomicAdd(V *at, V v) {
