@@ -498,3 +498,15 @@ def test_the_doctor_watches_long_lists():
     with pytest.warns(ampc.doctor.DoctorWarning), ampc.doctor(stop=False) as found, soon():
         y = ampc.cat([ampc.full((2,), 1e30), *[ampc.ones(2)] * 999]) * 1e30
     assert y.isinf().any() and "mul" in str(found.report())
+
+
+def test_memory_of_many_tensors_is_freed_in_any_order():
+    """Every second one, and then those between, each of which joins what lies free on both sides; and what then has to be found again."""
+    few = 100_000  # no kernel is launched
+    with soon():
+        for _ in range(2):
+            x = [ampc.empty(128 * (1 + (i % 7 == 0))) for i in range(few)]
+            x[::2] = [None] * (few // 2)
+            x[1::4] = [None] * (few // 4)
+            for i in np.random.default_rng(0).permutation(few):
+                x[i] = None

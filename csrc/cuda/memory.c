@@ -25,7 +25,7 @@ typedef struct arena {
     CUstream stream;
     uint64_t pool;
     bool small;
-    ac_gpu_block *free; /* by size, smallest first */
+    ac_gpu_block *free; /* one of each size, smallest first; those of its size hang on it */
 } arena;
 
 typedef struct usage { /* a stream that uses a block besides its own */
@@ -42,6 +42,7 @@ struct ac_gpu_block {
     bool live;
     ac_gpu_block *before, *after;   /* neighbours in the piece */
     ac_gpu_block *smaller, *larger; /* in the free list; `larger` also links waiting blocks */
+    ac_gpu_block *alike, *holder;   /* free, of the same size: the next, and the one that this hangs on */
     usage *users;
 };
 
@@ -66,22 +67,38 @@ static ac_gpu_memory_stats *stats_of(ac_device d) { return &memory.stats[ac_gpu_
 
 /* -- free lists ------------------------------------------------------------------------------------- */
 
+/* A walk takes as many steps as there are sizes, however many blocks there are. */
 static void list_add(ac_gpu_block *b) {
     ac_gpu_block **at = &b->home->free, *before = NULL;
-    for (; *at && (*at)->bytes < b->bytes; at = &(*at)->larger) before = *at;
-    b->smaller = before, b->larger = *at;
-    if (*at) (*at)->smaller = b;
-    *at = b;
     stats_of(b->home->device)->free++;
+    for (; *at && (*at)->bytes < b->bytes; at = &(*at)->larger) before = *at;
+    ac_gpu_block *next = *at;
+    if (next && next->bytes == b->bytes) {
+        b->holder = next, b->alike = next->alike;
+        if (b->alike) b->alike->holder = b;
+        next->alike = b;
+        return;
+    }
+    b->smaller = before, b->larger = next;
+    if (next) next->smaller = b;
+    *at = b;
 }
 
 static void list_remove(ac_gpu_block *b) {
-    if (b->smaller) b->smaller->larger = b->larger;
-    else b->home->free = b->larger;
-    if (b->larger) b->larger->smaller = b->smaller;
-    b->smaller = b->larger = NULL;
+    ac_gpu_block *heir = b->holder ? NULL : b->alike; /* takes its place */
+    if (b->alike) b->alike->holder = b->holder;
+    if (b->holder) b->holder->alike = b->alike;
+    else {
+        if (heir) heir->smaller = b->smaller, heir->larger = b->larger;
+        *(b->smaller ? &b->smaller->larger : &b->home->free) = heir ? heir : b->larger;
+        if (b->larger) b->larger->smaller = heir ? heir : b->smaller;
+    }
+    b->smaller = b->larger = b->alike = b->holder = NULL;
     stats_of(b->home->device)->free--;
 }
+
+/* The one that was freed last, of blocks of a size. */
+static ac_gpu_block *latest(ac_gpu_block *b) { return b && b->alike ? b->alike : b; }
 
 static bool fits(const arena *a, ac_device d, CUstream s, uint64_t pool, bool small) {
     return a->device == d && a->stream == s && a->pool == pool && a->small == small;
@@ -105,7 +122,7 @@ static ac_gpu_block *find_free(ac_device d, CUstream s, uint64_t pool, bool smal
         while (b && b->bytes < bytes) b = b->larger;
         if (b && (!best || b->bytes < best->bytes)) best = b;
     }
-    return best;
+    return latest(best);
 }
 
 /* -- pieces of the driver's ------------------------------------------------------------------------- */
@@ -122,9 +139,12 @@ static void give_back_piece(ac_gpu_block *b) {
 
 static void give_back_unused(ac_device d) {
     for (arena *a = memory.arenas; a; a = a->next)
-        for (ac_gpu_block *b = a->free, *next; b; b = next) {
-            next = b->larger;
-            if (a->device == d && is_whole_piece(b) && !a->pool) give_back_piece(b); /* a graph uses a pool's */
+        for (ac_gpu_block *size = a->free, *larger; size; size = larger) {
+            larger = size->larger;
+            for (ac_gpu_block *b = size, *next; b; b = next) {
+                next = b->alike;
+                if (a->device == d && is_whole_piece(b) && !a->pool) give_back_piece(b); /* a graph uses a pool's */
+            }
         }
 }
 
