@@ -1,6 +1,8 @@
 """The speed of CUDA kernels by design, without a GPU: launches and bytes are counted, and results are compared with float64 at sizes that
 take several blocks and leave odd tails. Bytes are those of `--device ptx`."""
 
+import math
+
 import numpy as np
 import pytest
 from gpu_measures import COUNTS_BYTES, as_float64, bytes_of, close, drawn, launches, multiplied, same_bits_in_any_order
@@ -210,6 +212,23 @@ def test_the_look_over_gradients_is_two_launches():
 def test_bytes_of_the_look_over_gradients():
     grads = gradients(ampc.float16)
     assert bytes_of(lambda: ampc._C._cuda_grad_stats(grads)[0]) <= 1.1 * sum(g.nbytes for g in grads)
+
+
+# -- elementwise ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16], ids=str)
+def test_gelu(dtype):
+    """Within a rounding or two of float32 everywhere; far from 0 it is 0 or the value itself."""
+    x = ampc.cat([ampc.linspace(-8, 8, 2003), ampc.tensor([0.0, -1e-6, 3e4, -3e4])]).to(dtype).requires_grad_()
+    wide, y, limits = as_float64(x)[0], F.gelu(x), ampc.finfo(dtype)
+    normal = np.array([math.erfc(-v / math.sqrt(2)) / 2 for v in wide])
+    room = limits.eps * (abs(wide * normal) + limits.smallest_normal) + 2 * ampc.finfo(ampc.float32).eps * np.minimum(abs(wide), 8)
+    assert np.all(abs(as_float64(y)[0] - wide * normal) <= room) and y[-2:].tolist() == [x[-2].item(), 0]
+    y.sum().backward()
+    close(x.grad, normal + wide * np.exp(-wide * wide / 2) / math.sqrt(2 * math.pi), dtype, 2)
+    inf = ampc.tensor([float("inf"), -float("inf"), float("nan")]).to(dtype)
+    assert F.gelu(inf)[0].item() == float("inf") and F.gelu(inf)[1:].isnan().all().item()
 
 
 # -- rows, losses, additions at one index ---------------------------------------------------------------------------------

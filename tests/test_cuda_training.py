@@ -308,7 +308,7 @@ def test_the_phase_is_two_launches_over_the_list(n):
         raw = [p.grad.clone().numpy(force=True) for p in params]
         assert launched(lambda: scaler.unscale_(opt))[1] == 2 and ampc._C._pending() == n  # the pass, its pieces joined
         total, launches = launched(lambda: ampc.nn.utils.clip_grad_norm_(params, 1.0))
-        assert launches < 12 and ampc._C._pending() == n  # arithmetic on one number
+        assert launches == 3 and ampc._C._pending() == n  # the norm, the factor, its product with the one that waits
         norm = np.sqrt(sum(np.square(g / 64.0).sum(dtype=np.float64) for g in raw))
         assert total.item() == pytest.approx(norm, rel=1e-6)
         launches = launched(lambda: scaler.step(opt))[1]
@@ -318,6 +318,18 @@ def test_the_phase_is_two_launches_over_the_list(n):
             assert np.allclose(old - p.numpy(force=True), want, rtol=4e-7, atol=2e-7) and np.allclose(p.grad.numpy(force=True), want, rtol=4e-7, atol=0)
         assert ampc._C._pending() == 0
         scaler.update()
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float64], ids=str)
+def test_the_factor_of_clipping(dtype):
+    """limit / (norm + 1e-6), at most 1; limits are numbers, and numbers on the GPU; nan spreads."""
+    inf = float("inf")
+    for norm, limit, want in ((4.0, 2.0, 2 / (4 + 1e-6)), (1.0, 2.0, 1.0), (inf, 2.0, 0.0), (float("nan"), 2.0, float("nan")), (inf, inf, float("nan"))):
+        for most in (limit, ampc.tensor(limit), ampc.tensor(limit, dtype=ampc.float64)):
+            factor = ampc._C._cuda_clip_factor(ampc.tensor(norm, dtype=dtype), most)
+            assert factor.dtype is ampc.float64 and np.array_equal(factor.numpy(force=True), want, equal_nan=True)
+    with pytest.raises(ValueError, match="norm: expected one number"):
+        ampc._C._cuda_clip_factor(ampc.ones(2), 1.0)
 
 
 @simulated

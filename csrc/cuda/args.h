@@ -476,7 +476,7 @@ typedef struct {
 
 /* -- lists of tensors -- */
 
-enum { AC_GPU_PIECE = 65536, AC_GPU_STATE = 3 }; /* elements of a list's tensor that one block takes */
+enum { AC_GPU_PIECE = 16384, AC_GPU_STATE = 3 }; /* elements of a list's tensor that one block takes */
 
 /* One tensor of a list, or one parameter of a step; contiguous, elements in the dtypes given. */
 typedef struct {
@@ -527,6 +527,14 @@ typedef struct {
     ac_gpu_found *totals;
     float *found_inf; /* [2], set to 1 where a value is not finite, and where it is infinite; or NULL */
 } ac_gpu_join;
+
+/* The norm of what totals tell; and by what clipping multiplies where the norm is above the limit, else 1. */
+typedef struct {
+    const ac_gpu_found *totals;
+    int32_t n;
+    ac_gpu_ref norm, limit;
+    double *factor;
+} ac_gpu_clip;
 
 typedef struct {
     float *scale;

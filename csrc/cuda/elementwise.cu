@@ -66,8 +66,17 @@ template <class R, int N, class F> DEV void each_element(const ac_gpu_point &a, 
     }
 }
 
+/* y = f(index, x[N]) of V neighbours; more at once where f can. */
+template <int V, int N, class F> DEV void compute_run(F &f, int64_t i, float (*x)[V], float (&y)[V]) {
+    EACH_OF(V) {
+        float one[N];
+        for (int k = 0; k < N; k++) one[k] = x[k][j];
+        y[j] = f(i + j, one);
+    }
+}
+
 /* Runs of V; returns where they end: the rest of one long line is for each_element. */
-template <int V, int N, class F> DEV int64_t each_run(const ac_gpu_point &a, F f) {
+template <int V, int N, class F> DEV int64_t each_run(const ac_gpu_point &a, F &f) {
     int last = a.ndim - 1;
     int64_t runs = a.numel / V;
     for (int64_t c = thread_index(); c < runs; c += thread_count()) {
@@ -75,11 +84,7 @@ template <int V, int N, class F> DEV int64_t each_run(const ac_gpu_point &a, F f
         float x[N][V], y[V];
         locate<N + 1>(a, c * V, at);
         for (int k = 0; k < N; k++) read_run<V>(a.operand[k + 1], at[k + 1], a.strides[k + 1][last], x[k]);
-        EACH_OF(V) {
-            float one[N];
-            for (int k = 0; k < N; k++) one[k] = x[k][j];
-            y[j] = f(c * V + j, one);
-        }
+        compute_run<V, N>(f, c * V, x, y);
         store_run<V>(a.operand[0].data, a.operand[0].dtype, at[0], y);
     }
     return runs * V;
@@ -110,11 +115,11 @@ template <class R, int V, int N, class F> DEV void walk(const ac_gpu_point &a, F
     AC_KERNEL(ac_point_##name##_##opmath, ac_gpu_point) {                                                              \
         walk<R, V, 3>(a, [&](int64_t, const R *x) { return (R)name##_##opmath(x[0], x[1], x[2], a.attrs); });          \
     }
-/* Eight neighbours are 16 bytes of a half type; where an element is much code, four are enough. */
+/* Eight neighbours are 16 bytes of a half type. */
 #define REAL(OPMATH, name, V) OPMATH(name, V, float, f32) OPMATH(name, V, double, f64)
 #define OPMATHS_KEEP(OPMATH, name) REAL(OPMATH, name, 8) OPMATH(name, 8, int64_t, i64)
 #define OPMATHS_BOOL(OPMATH, name) OPMATHS_KEEP(OPMATH, name)
-#define OPMATHS_FLOAT(OPMATH, name) REAL(OPMATH, name, 4)
+#define OPMATHS_FLOAT(OPMATH, name) REAL(OPMATH, name, 8)
 #define OPMATHS_INT(OPMATH, name) OPMATH(name, 8, int64_t, i64)
 
 #define POINT1(name, py, home, result, ...) OPMATHS_##result(POINT_KERNEL1, name)
@@ -206,12 +211,29 @@ AC_KERNEL(ac_turn_64, ac_gpu_turn) { turn<uint64_t>(a); }
 
 /* -- dropout ---------------------------------------------------------------------------------------- */
 
-/* Element i is dropped when its number, of the same stream as on the CPU, is below p. */
-#define DROPOUT(R, opmath)                                                                                             \
-    AC_KERNEL(ac_dropout_##opmath, ac_gpu_point) {                                                                     \
-        uniform_numbers numbers(a.random); /* a thread's run of neighbours takes whole blocks of four */               \
-        R scale = a.p < 1 ? (R)(1 / (1 - a.p)) : 0;                                                                    \
-        walk<R, 8, 1>(a, [&](int64_t i, const R *x) { return numbers.at(i) < (float)a.p ? (R)0 : x[0] * scale; });     \
+/* Element i is dropped when its number, of the same stream as on the CPU, is below p: 24 bits of it below `limit`. */
+template <class R> struct Dropout {
+    ac_gpu_random random;
+    R scale;
+    uint32_t limit;
+
+    DEV_METHOD explicit Dropout(const ac_gpu_point &a)
+        : random(random_now(a.random)), scale(a.p < 1 ? (R)(1 / (1 - a.p)) : 0),
+          limit((uint32_t)ceilf((float)a.p * 0x1p24f)) {}
+    DEV_METHOD R kept(uint32_t number, R x) const { return number >> 8 < limit ? (R)0 : x * scale; }
+    DEV_METHOD R operator()(int64_t i, const R *x) const {
+        ac_philox_block block = ac_philox(random.seed, random.offset + (uint64_t)i / 4);
+        uint32_t low = i & 1 ? block.v[1] : block.v[0], high = i & 1 ? block.v[3] : block.v[2];
+        return kept(i & 2 ? high : low, x[0]);
     }
-DROPOUT(float, f32)
-DROPOUT(double, f64)
+};
+/* Runs take whole blocks of four numbers. */
+template <int V, int N> DEV void compute_run(Dropout<float> &f, int64_t i, float (*x)[V], float (&y)[V]) {
+#pragma unroll
+    for (int b = 0; b < V / 4; b++) {
+        ac_philox_block block = ac_philox(f.random.seed, f.random.offset + (uint64_t)i / 4 + b);
+        EACH_OF(4) y[b * 4 + j] = f.kept(block.v[j], x[0][b * 4 + j]);
+    }
+}
+AC_KERNEL(ac_dropout_f32, ac_gpu_point) { walk<float, 8, 1>(a, Dropout<float>(a)); }
+AC_KERNEL(ac_dropout_f64, ac_gpu_point) { walk<double, 8, 1>(a, Dropout<double>(a)); }

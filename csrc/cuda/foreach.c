@@ -105,6 +105,19 @@ int ac_gpu_grad_stats(ac_tensor *const *grads, int n, const double *factors, con
     return pass(grads, n, factors, 1, NULL, &k);
 }
 
+int ac_gpu_norm(const ac_gpu_found *ledger, int n, ac_tensor *norm) {
+    LIST_KERNEL(kernel, "ac_list_norm");
+    ac_gpu_clip a = {.totals = ledger, .n = n, .norm = ac_gpu_ref_of(norm)};
+    return ac_gpu_launch(ac_device_of(norm), &kernel, 1, AC_GPU_THREADS / 32 * sizeof(double), &a);
+}
+
+int ac_gpu_clip_factor(const ac_tensor *norm, const ac_tensor *limit, double most, double *factor) {
+    LIST_KERNEL(kernel, "ac_clip_factor");
+    ac_gpu_clip a = {.norm = ac_gpu_ref_of(norm), .limit = {.f = most}, .factor = factor};
+    if (limit) a.limit = ac_gpu_ref_of(limit);
+    return ac_gpu_launch(ac_device_of(norm), &kernel, 1, 0, &a);
+}
+
 _Static_assert(sizeof(ac_found) == sizeof(ac_gpu_found), "one table for both backends");
 
 /* Brings the totals to the host. */

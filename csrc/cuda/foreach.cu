@@ -179,6 +179,21 @@ AC_KERNEL(ac_list_join, ac_gpu_join) {
     }
 }
 
+/* By one block. */
+AC_KERNEL(ac_list_norm, ac_gpu_clip) {
+    double squares = 0;
+    for (int32_t t = threadIdx.x; t < a.n; t += AC_GPU_THREADS) squares += a.totals[t].squares;
+    squares = block_join(squares, Add());
+    if (threadIdx.x == 0) store_real<double>(a.norm, 0, sqrt(squares));
+}
+/* nan spreads */
+AC_KERNEL(ac_clip_factor, ac_gpu_clip) {
+    if (thread_index() != 0) return;
+    double limit = a.limit.data ? load_real<double>(a.limit, 0) : a.limit.f;
+    double factor = limit / (load_real<double>(a.norm, 0) + 1e-6);
+    *a.factor = factor > 1 ? 1 : factor;
+}
+
 /* -- optimizers ------------------------------------------------------------------------------------- */
 
 /* The update rules, in float32 and float64. */

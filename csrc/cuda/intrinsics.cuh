@@ -15,6 +15,13 @@ DEV uint16_t float_to_half(float x) {
     return h;
 }
 
+/* 2^x within 2 of its last bits; 0 where that is below the smallest normal number. */
+DEV float power_of_2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* Copies 16 bytes to shared memory, or zeros where they are not there. From generation 8 on that goes on while the
  * thread does, until copies_done(); others see it after a barrier behind that. */
 #if __CUDA_ARCH__ >= 800
@@ -32,6 +39,7 @@ DEV void copies_done(void) {
 #define DEV_METHOD inline
 DEV float half_to_float(uint16_t h) { return ac_f16_to_f32(h); }
 DEV uint16_t float_to_half(float x) { return ac_f32_to_f16(x); }
+DEV float power_of_2(float x) { return exp2f(x); }
 #endif
 
 #if !defined(AC_COPIES_GO_ON)

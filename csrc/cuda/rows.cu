@@ -117,6 +117,9 @@ template <class R> DEV void load_columns(const ac_gpu_ref &x, int64_t i, R none,
 
 DEV float exponential(float x) { return expf(x); }
 DEV double exponential(double x) { return exp(x); }
+/* of what a sum takes: its argument is rounded, so that small ones are less exact, as the sum may have them */
+DEV float summand(float x) { return power_of_2(x * 1.44269504f); }
+DEV double summand(double x) { return exp(x); }
 DEV float greater(float a, float b) { return fmaxf(a, b); }
 DEV double greater(double a, double b) { return fmax(a, b); }
 
@@ -154,7 +157,7 @@ template <bool KEEP, class Row, class R, class F> DEV double sum_exponentials(Ro
         }
         R shift = shift_of(top);
         EACH_OF(W) {
-            R e = exponential(v[0][j] - shift);
+            R e = KEEP ? exponential(v[0][j] - shift) : summand(v[0][j] - shift);
             part += e;
             if (KEEP) v[0][j] = e;
         }
@@ -301,13 +304,14 @@ template <class Row> DEV void entropy(const ac_gpu_entropy &a) {
         int64_t c = class_of(a.of, row.r);
         R named = c < 0 ? 0 : load_real<R>(x.ref, space_offset(x.kept, row.r) + space_offset(x.inner, c));
         R from = named - named == 0 ? named : 0, weights = 0, part = 0, largest;
-        double sum = sum_exponentials<false>(row, &largest, [&](int64_t i, auto &v) {
-            if (a.smoothing == 0) return;
+        auto smooth = [&](int64_t i, auto &v) {
             EACH_OF(Row::W) {
                 R w = weight_of<R>(a.of, i + j);
                 weights += w, part += w * (v[j] - from);
             }
-        });
+        };
+        double sum = a.smoothing == 0 ? sum_exponentials<false>(row, &largest, Nothing())
+                                      : sum_exponentials<false>(row, &largest, smooth);
         double rest = log(without_infinity(sum)), top = (double)largest, w = c < 0 ? 0 : weight_of<double>(a.of, c);
         double loss = w * ((top - (double)named) + rest);
         if (a.smoothing != 0) {
@@ -368,11 +372,17 @@ template <class Row> DEV void entropy_backward(const ac_gpu_entropy &a) {
         R even = c < 0 ? 0 : (R)(g * a.smoothing / (double)a.rows.n), take = (R)hit;
         R by = (R)(hit + (a.smoothing == 0 ? 0 : (double)even * a.totals[1]));
         R top = (R)a.lse[2 * row.r], rest = (R)a.lse[2 * row.r + 1];
-        row.write([&](int64_t i, auto &v, auto &y) {
-            EACH_OF(Row::W) y[j] = c < 0 ? (R)0 : by * exponential((v[0][j] - top) - rest);
-            if (c >= 0 && a.smoothing != 0) EACH_OF(Row::W) y[j] -= even * weight_of<R>(a.of, i + j);
-            if (c >= i && c < i + Row::W) EACH_OF(Row::W) if (c == i + j) y[j] -= take;
-        });
+        auto share = [&](int64_t i, auto &v, auto &y) {
+            if (c < 0) EACH_OF(Row::W) y[j] = 0;
+            else EACH_OF(Row::W) y[j] = by * exponential((v[0][j] - top) - rest);
+            if (c >= i && c < i + Row::W) EACH_OF(Row::W) y[j] -= c == i + j ? take : (R)0;
+        };
+        if (a.smoothing == 0) row.write(share);
+        else
+            row.write([&](int64_t i, auto &v, auto &y) {
+                share(i, v, y);
+                if (c >= 0) EACH_OF(Row::W) y[j] -= even * weight_of<R>(a.of, i + j);
+            });
     });
 }
 AC_KERNEL(ac_entropy_backward_f32, ac_gpu_entropy) {

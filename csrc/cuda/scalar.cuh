@@ -8,8 +8,30 @@
 #include "shared/special_draws.h"
 #include "shared/special_polynomials.h"
 
+/* The normal distribution within 5e-8: what lies beyond |x| is 2^Q(|x|), where Q is fitted to |x| up to 5.5 and falls
+ * behind that. A third of erff's instructions. */
+DEV float normal_cdf_of(float x) {
+    const float q[] = {-1.0f,
+                       -1.1511051655f,
+                       -0.45921224356f,
+                       -0.052467700094f,
+                       0.0069861663505f,
+                       -3.1863375625e-5f,
+                       -0.00026466802228f,
+                       7.2277231084e-5f,
+                       -1.0290902537e-5f,
+                       8.0047391293e-7f,
+                       -2.6772323025e-8f};
+    float at = fabsf(x), sum = q[10];
+#pragma unroll
+    for (int k = 9; k >= 0; k--) sum = fmaf(sum, at, q[k]);
+    float beyond = power_of_2(sum);
+    return x < 0 ? beyond : 1.0f - beyond;
+}
+
 #define R float
 #define S(name) name##_f32
+#define M_NORMAL_CDF normal_cdf_of
 #define M(name) name##f
 #define M_EXP expf
 #define M_LOG logf

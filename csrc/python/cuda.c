@@ -433,6 +433,42 @@ FUNCTION(grad_stats) {
     return Py_BuildValue("NNNN", table, flags, inverse, used);
 }
 
+/* _cuda_norm(table, wide): the norm of the gradients whose _cuda_grad_stats are given, a 0-d tensor of float64 (wide)
+ * or float32. */
+FUNCTION(norm) {
+    PyObject *o;
+    int wide;
+    ARGS("Op", &o, &wide);
+    ac_tensor *table = tensor_arg(o, "table");
+    if (!table || !numbers_on(o, table->numel, AC_float64, "table")) return NULL;
+    ac_dims none = {.n = 0};
+    ac_tensor *norm = ac_tensor_new_on(ac_device_of(table), wide ? AC_float64 : AC_float32, &none);
+    if (norm && ac_gpu_norm(ac_data(table), (int)(table->numel / AC_GPU_FOUND), norm) < 0) ac_tensor_clear(&norm);
+    return norm ? ac_wrap(norm) : ac_raise();
+}
+
+/* A number of a floating dtype on a GPU. */
+static ac_tensor *number_on(PyObject *o, const char *what) {
+    ac_tensor *t = tensor_arg(o, what);
+    if (!t || (t->numel == 1 && ac_is_floating(t->dtype) && ac_is_gpu(ac_device_of(t)))) return t;
+    return PyErr_Format(PyExc_ValueError, "%s: expected one number of a floating dtype on a GPU", what), NULL;
+}
+
+/* _cuda_clip_factor(norm, limit): what clipping multiplies gradients of that norm by, a float64 0-d tensor; limit: a
+ * number, or a 0-d tensor on the same GPU. */
+FUNCTION(clip_factor) {
+    PyObject *n, *most;
+    ARGS("OO", &n, &most);
+    ac_tensor *norm = number_on(n, "norm"), *limit = NULL;
+    double number = norm && PyFloat_Check(most) ? PyFloat_AsDouble(most) : 0;
+    if (norm && !PyFloat_Check(most)) limit = number_on(most, "limit");
+    if (!norm || (!limit && !PyFloat_Check(most))) return NULL;
+    ac_dims none = {.n = 0};
+    ac_tensor *factor = ac_tensor_new_on(ac_device_of(norm), AC_float64, &none);
+    if (factor && ac_gpu_clip_factor(norm, limit, number, ac_data(factor)) < 0) ac_tensor_clear(&factor);
+    return factor ? ac_wrap(factor) : ac_raise();
+}
+
 /* _cuda_scale_update(scale, trackers, before_nans, found_inf, loss | None, growth, backoff, interval, least, most,
  * hysteresis); trackers [3] */
 FUNCTION(scale_update) {
@@ -514,6 +550,8 @@ static PyMethodDef functions[] = {ENTRY(count),
                                   ENTRY(pool_retire),
                                   ENTRY(record_stream),
                                   ENTRY(grad_stats),
+                                  ENTRY(norm),
+                                  ENTRY(clip_factor),
                                   ENTRY(scale_update),
                                   ENTRY(allow_tf32),
                                   ENTRY(convolution_tf32),

@@ -49,7 +49,8 @@ def _total_norm(every: List[Tensor], norm_type: float, error_if_nonfinite: bool)
     if whole is not None:
         total = whole
     elif norm_type == 2.0 and every and _one_device(every) and not (error_if_nonfinite and every[0].is_cuda):
-        norm = ledger_of(every)[:, 0].sum().sqrt().to(dtype)
+        table = ledger_of(every)
+        norm = _C._cuda_norm(table, dtype == _C.float64) if table.is_cuda else table[:, 0].sum().sqrt().to(dtype)
         if not error_if_nonfinite:
             return norm
         total = norm.item()
@@ -71,7 +72,8 @@ def clip_grads_with_norm_(parameters: Any, max_norm: Union[float, Tensor], total
         return
     if grads and grads[0].is_cuda and _one_device(grads) and total_norm.device == grads[0].device:  # without waiting for it
         limit = max_norm.double() if isinstance(max_norm, Tensor) and max_norm.device == total_norm.device else float(max_norm)
-        _C._scale_all(grads, 1.0, (limit / (total_norm.double() + 1e-6)).clamp(max=1.0))
+        norm = total_norm.detach() if total_norm.is_floating_point() else total_norm.double()
+        _C._scale_all(grads, 1.0, _C._cuda_clip_factor(norm, limit))
         return
     factor = float(max_norm) / (total_norm.item() + 1e-6)
     if not factor >= 1.0:  # nan spreads, as in torch
