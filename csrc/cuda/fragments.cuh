@@ -59,13 +59,6 @@ template <class E> DEV uint32_t pair_of(float first, float second) {
 #endif
 }
 
-/* 2 to the x, off by two units in the last place; 0 where it is subnormal. */
-DEV float power_of_2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 #else
 
 DEV void load_matrices(uint32_t (&to)[4], const uint16_t *row) { sim_load_matrices(to, row, false); }
@@ -78,6 +71,5 @@ template <class E> struct Product {
 template <class E> DEV uint32_t pair_of(float first, float second) {
     return (uint32_t)Rounding<E>::bits(second) << 16 | Rounding<E>::bits(first);
 }
-DEV float power_of_2(float x) { return exp2f(x); }
 
 #endif
