@@ -139,7 +139,7 @@ def _convolved(case: Convolution, dtype: Any, device: str) -> List[Any]:
     if case.last:
         leaves[0] = leaves[0].to(memory_format=ampc.channels_last)
     leaves = [leaf.requires_grad_() for leaf in leaves]
-    y = nn.functional.conv2d(*leaves, stride=case.stride, padding=case.kernel // 2)
+    y = nn.functional.conv2d(leaves[0], leaves[1], leaves[2] if case.bias else None, stride=case.stride, padding=case.kernel // 2)
     slope = ampc.tensor(numbers.integers(-2, 3, tuple(y.shape)).astype(np.float64), device="cpu").to(dtype).to(device)
     return [y.detach(), *ampc.autograd.grad(y, leaves, slope)]
 
