@@ -156,7 +156,7 @@ typedef struct {
     int64_t batch, channels, inner, groups, depth;
     int64_t sets, sets_of_image, width; /* batch norm: the images are one; channels from a set to the next */
     int64_t lines, parts, part;         /* of a set, each of `inner` values; it is cut into so many parts of so many */
-    int32_t group, columns, vector;     /* threads that take a part; channels side by side; runs of four */
+    int32_t group, columns, vector;     /* threads that take a part; channels side by side; runs of so many, or 0 */
     int32_t training;
     ac_gpu_planes x, g, y;
     double *partial; /* [sets][parts][2]: sum and squares around the mean; backward, sums of g and g xhat */

@@ -28,11 +28,13 @@ static ac_gpu_channels channels_of(const ac_tensor *x, int64_t groups) {
     return c;
 }
 
-/* Whether lines of t are runs of four neighbours. */
-static bool in_runs(const ac_gpu_channels *c, const ac_gpu_planes *t) {
-    return ac_gpu_is_bulk((ac_dtype)t->ref.dtype) && ac_gpu_aligned(t->ref.data) && t->position == 1 &&
-           t->image % 4 == 0 && t->channel % 4 == 0 && c->inner % 4 == 0;
+/* How many neighbours of lines of t are a run: 8, 4, or 0. */
+static int32_t run_of(const ac_gpu_channels *c, const ac_gpu_planes *t) {
+    if (!ac_gpu_is_bulk((ac_dtype)t->ref.dtype) || !ac_gpu_aligned(t->ref.data) || t->position != 1) return 0;
+    int64_t steps = t->image | t->channel | c->inner;
+    return steps % 8 == 0 ? 8 : steps % 4 == 0 ? 4 : 0;
 }
+static int32_t smaller_run(int32_t a, int32_t b) { return a < b ? a : b; }
 
 /* -- how sets are cut ----------------------------------------------------------------------------------- */
 
@@ -108,7 +110,7 @@ static int run_forward(const ac_run *r, ac_gpu_channels *c, const ac_tensor *wei
     c->weight = ac_gpu_ref_of(weight), c->bias = ac_gpu_ref_of(bias);
     c->weight_stride = stride_of(weight), c->bias_stride = stride_of(bias);
     c->y = planes_of(r->out[0]), c->mean = ac_gpu_ref_of(r->out[1]), c->rstd = ac_gpu_ref_of(r->out[2]);
-    c->columns = by_columns(c), c->vector = in_runs(c, &c->x) && in_runs(c, &c->y);
+    c->columns = by_columns(c), c->vector = smaller_run(run_of(c, &c->x), run_of(c, &c->y));
     plan_statistics(c);
     AC_TRY(statistics_of(d, c));
     return r->out[0]->numel ? launch(d, normalize, c) : 0;
@@ -164,7 +166,8 @@ static int backward_of(const ac_run *r, ac_tensor *const *in, ac_gpu_channels *c
     c->g = planes_of(in[0]), c->mean = ac_gpu_ref_of(in[2]), c->rstd = ac_gpu_ref_of(in[3]);
     c->weight = ac_gpu_ref_of(r->in[4]), c->weight_stride = stride_of(r->in[4]);
     c->y = planes_of(r->out[0]), c->dweight = ac_gpu_ref_of(r->out[1]), c->dbias = ac_gpu_ref_of(r->out[2]);
-    c->columns = by_columns(c), c->vector = in_runs(c, &c->x) && in_runs(c, &c->g) && in_runs(c, &c->y);
+    c->columns = by_columns(c),
+    c->vector = smaller_run(smaller_run(run_of(c, &c->x), run_of(c, &c->g)), run_of(c, &c->y));
     c->means = ac_gpu_address(means);
     int failed = sums_of(d, c);
     plan_statistics(c);

@@ -1,10 +1,10 @@
 /* Batch norm and group norm kernels. Sets of values share statistics. A set is cut into parts, by sizes alone, and
  * several blocks take one; a second launch joins the parts in order, so results never depend on timing. The statistics
- * read x once: every eight values give their mean and the squares around it, which are joined with those before
+ * read x once: every few values give their mean and the squares around it, which are joined with those before
  * (Chan, Golub and LeVeque 1983). */
 #include "cuda/device.cuh"
 
-enum { WIDE = 32, DEEP = AC_GPU_THREADS / WIDE, EIGHT = 8 };
+enum { WIDE = 32, DEEP = AC_GPU_THREADS / WIDE };
 
 /* -- where the values of a set lie ------------------------------------------------------------------ */
 
@@ -35,28 +35,32 @@ struct Walk {
     DEV_METHOD int64_t in(const Place &p) const { return p.base + line * p.line + at * p.position; }
 };
 
+/* V neighbours; so many values at once. */
 template <class R, int V> struct Neighbours {
-    DEV_METHOD static void load(const ac_gpu_ref &r, int64_t i, R *v) { *v = load_real<R>(r, i); }
-    DEV_METHOD static void store(const ac_gpu_ref &r, int64_t i, const R *v) { store_real<R>(r, i, *v); }
-};
-template <> struct Neighbours<float, 4> {
-    DEV_METHOD static void load(const ac_gpu_ref &r, int64_t i, float *v) { load_run<4>(r.data, r.dtype, i, v); }
-    DEV_METHOD static void store(const ac_gpu_ref &r, int64_t i, const float *v) {
-        store_run<4>(r.data, r.dtype, i, v);
+    static constexpr int AT_ONCE = V > 1 ? 2 * V : 8;
+    DEV_METHOD static void store(const ac_gpu_ref &r, int64_t i, const R *v) {
+        if constexpr (V > 1) store_run<V>(r.data, r.dtype, i, v);
+        else store_real<R>(r, i, *v);
     }
 };
 
-/* The next values of a walk, up to eight, V neighbours at a time; how many. The rest of v is 0. */
+/* The next values of a walk that is inside, up to AT_ONCE, V neighbours at a time; how many. The rest of v is 0. Runs
+ * are on the way together. */
 template <class R, int V> DEV int gather(const ac_gpu_ref &r, const Place &p, Walk &w, R *v) {
+    constexpr int N = Neighbours<R, V>::AT_ONCE, U = N / V;
+    int64_t at[U];
     int n = 0;
-    EACH_OF(EIGHT) v[j] = 0;
 #pragma unroll
-    for (int i = 0; i < EIGHT; i += V) {
+    for (int u = 0; u < U; u++) {
+        at[u] = u > 0 ? at[0] : w.in(p);
         if (!w.inside()) continue;
-        Neighbours<R, V>::load(r, w.in(p), v + i);
-        n = i + V;
+        if (u > 0) at[u] = w.in(p);
+        n = (u + 1) * V;
         w.next();
     }
+    if constexpr (V > 1) load_runs<U, V>(r.data, r.dtype, at, (float (*)[V])v);
+    else EACH_OF(U) v[j] = load_real<R>(r, at[j]);
+    EACH_OF(N) if (j >= n) v[j] = 0;
     return n;
 }
 
@@ -99,7 +103,8 @@ DEV double *pair_of(const ac_gpu_channels &a, int64_t set, int64_t part) {
 #define BY_LAYOUT(name)                                                                                                \
     AC_KERNEL(ac_##name##_f32, ac_gpu_channels) {                                                                      \
         if (a.columns) name<float, 1, true>(a);                                                                        \
-        else if (a.vector) name<float, 4, false>(a);                                                                   \
+        else if (a.vector == 8) name<float, 8, false>(a);                                                              \
+        else if (a.vector == 4) name<float, 4, false>(a);                                                              \
         else name<float, 1, false>(a);                                                                                 \
     }                                                                                                                  \
     AC_KERNEL(ac_##name##_f64, ac_gpu_channels) {                                                                      \
@@ -122,15 +127,15 @@ DEV void finish_statistics(const ac_gpu_channels &a, int64_t set, double mean, d
 }
 
 /* The sum of a thread's values, and their squares around their mean. */
-template <class R> struct Moments {
+template <class R, int N> struct Moments {
     double sum = 0, squares = 0;
     R count = 0, inverse = 0; /* 1 / count */
 
     DEV_METHOD void add(const R *v, int n) {
         R total = 0, around = 0;
-        EACH_OF(EIGHT) total += v[j];
-        R mean = n == EIGHT ? total / EIGHT : total / (R)n, apart = count > 0 ? mean - (R)(sum * (double)inverse) : 0;
-        EACH_OF(EIGHT) around += j < n ? (v[j] - mean) * (v[j] - mean) : 0;
+        EACH_OF(N) total += v[j];
+        R mean = n == N ? total / N : total / (R)n, apart = count > 0 ? mean - (R)(sum * (double)inverse) : 0;
+        EACH_OF(N) around += j < n ? (v[j] - mean) * (v[j] - mean) : 0;
         R both = count + (R)n;
         inverse = 1 / both;
         squares += (double)(around + apart * apart * (count * (R)n * inverse));
@@ -141,10 +146,10 @@ template <class R> struct Moments {
 template <class R, int V, bool COLUMNS> DEV void channel_statistics(const ac_gpu_channels &a) {
     each_share<V, COLUMNS>(a, [&](Walk w, int64_t count, bool first) {
         Place x = place_of(a, a.x, w.set);
-        Moments<R> own;
+        Moments<R, Neighbours<R, V>::AT_ONCE> own;
         int64_t part = a.parts > 1 ? quotient(w.k, a.part) : 0;
         while (w.inside()) {
-            R v[EIGHT];
+            R v[Neighbours<R, V>::AT_ONCE];
             int n = gather<R, V>(a.x.ref, x, w, v);
             own.add(v, n);
         }
@@ -201,10 +206,10 @@ template <class R, int V, bool COLUMNS> DEV void channel_normalize(const ac_gpu_
         R mean = load_real<R>(a.mean, w.set), rstd = load_real<R>(a.rstd, w.set);
         while (w.inside()) {
             Walk to = w;
-            R v[EIGHT];
+            R v[Neighbours<R, V>::AT_ONCE];
             int n = gather<R, V>(a.x.ref, x, w, v);
 #pragma unroll
-            for (int i = 0; i < EIGHT; i += V) {
+            for (int i = 0; i < Neighbours<R, V>::AT_ONCE; i += V) {
                 if (i >= n) continue;
                 int64_t channel = channel_of(a, w.set, to.line);
                 R scale = rstd * weight_of<R>(a, channel),
@@ -239,10 +244,11 @@ template <class R, int V, bool COLUMNS> DEV void channel_gradients(const ac_gpu_
         double sum = 0, hat = 0, rstd = load_real<double>(a.rstd, statistics);
         while (w.inside()) {
             Walk same = w;
-            R v[EIGHT], u[EIGHT], s = 0, h = 0;
+            constexpr int N = Neighbours<R, V>::AT_ONCE;
+            R v[N], u[N], s = 0, h = 0;
             int n = gather<R, V>(a.g.ref, g, w, v);
             gather<R, V>(a.x.ref, x, same, u);
-            EACH_OF(EIGHT) {
+            EACH_OF(N) {
                 s += v[j];
                 if (j < n) h += v[j] * (u[j] - mean);
             }
@@ -284,11 +290,11 @@ template <class R, int V, bool COLUMNS> DEV void channel_backward(const ac_gpu_c
         R m1 = trains ? (R)a.means[2 * w.set] : 0, m2 = trains ? (R)a.means[2 * w.set + 1] * rstd : 0;
         while (w.inside()) {
             Walk same = w, to = w;
-            R v[EIGHT], u[EIGHT];
+            R v[Neighbours<R, V>::AT_ONCE], u[Neighbours<R, V>::AT_ONCE];
             int n = gather<R, V>(a.g.ref, g, w, v);
             if (trains) gather<R, V>(a.x.ref, x, same, u);
 #pragma unroll
-            for (int i = 0; i < EIGHT; i += V) {
+            for (int i = 0; i < Neighbours<R, V>::AT_ONCE; i += V) {
                 if (i >= n) continue;
                 R weight = weight_of<R>(a, channel_of(a, w.set, to.line));
                 EACH_OF(V) {
