@@ -317,10 +317,10 @@ typedef struct {
     int64_t row;
 } ac_gpu_rows_2d;
 
-/* Of a block: threads forward; queries forward, of up to 64 values or more; queries or keys backward; shared bytes. */
+/* Of a block: threads; queries forward, of up to 64 values or more; queries or keys backward; shared bytes. */
 enum { AC_GPU_ATTENTION_THREADS = 128, AC_GPU_ATTENTION_QUERIES = 128, AC_GPU_ATTENTION_WIDE_QUERIES = 64 };
 enum { AC_GPU_ATTENTION_ROWS = 64 };
-enum { AC_GPU_ATTENTION_ROOM = 36 * 1024, AC_GPU_ATTENTION_BACKWARD_ROOM = 45 * 1024 };
+enum { AC_GPU_ATTENTION_ROOM = 36 * 1024 };
 typedef struct {
     ac_gpu_rows_2d q, k, v;
     void *out;       /* contiguous */

@@ -40,8 +40,10 @@ enum { WIDTHS = MOST_WIDTH / 32 };
     }
 #define KERNELS(image, stem, threads) {OF_DTYPE(image, stem, threads, "f16"), OF_DTYPE(image, stem, threads, "bf16")}
 static ac_gpu_kernel forward_kernels[2][WIDTHS] = KERNELS(ATTENTION, "ac_attention", AC_GPU_ATTENTION_THREADS);
-static ac_gpu_kernel query_kernels[2][WIDTHS] = KERNELS(ATTENTION_BACKWARD, "ac_attention_queries", 0);
-static ac_gpu_kernel key_kernels[2][WIDTHS] = KERNELS(ATTENTION_BACKWARD, "ac_attention_keys", 0);
+static ac_gpu_kernel query_kernels[2][WIDTHS] =
+    KERNELS(ATTENTION_BACKWARD, "ac_attention_queries", AC_GPU_ATTENTION_THREADS);
+static ac_gpu_kernel key_kernels[2][WIDTHS] =
+    KERNELS(ATTENTION_BACKWARD, "ac_attention_keys", AC_GPU_ATTENTION_THREADS);
 #undef KERNELS
 #undef OF_DTYPE
 
@@ -110,8 +112,8 @@ static int launch_backward(const ac_run *r, ac_tensor *const *in, const ac_tenso
     args.dq = ac_data(r->out[0]), args.dk = ac_data(r->out[1]), args.dv = ac_data(r->out[2]);
     args.dmask = a->mask_gradient ? ac_data(r->out[3]) : NULL;
     const ac_gpu_attention *f = &args.forward;
-    AC_TRY(launch(query_kernels, in[1], f->queries, AC_GPU_ATTENTION_ROWS, AC_GPU_ATTENTION_BACKWARD_ROOM, f, &args));
-    return launch(key_kernels, in[1], f->keys, AC_GPU_ATTENTION_ROWS, AC_GPU_ATTENTION_BACKWARD_ROOM, f, &args);
+    AC_TRY(launch(query_kernels, in[1], f->queries, AC_GPU_ATTENTION_ROWS, AC_GPU_ATTENTION_ROOM, f, &args));
+    return launch(key_kernels, in[1], f->keys, AC_GPU_ATTENTION_ROWS, AC_GPU_ATTENTION_ROOM, f, &args);
 }
 
 /* Its inputs are g, query, key, value, mask, and the results of forward. */

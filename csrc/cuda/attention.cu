@@ -14,10 +14,6 @@ DEV float largest_of_row(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
 }
-DEV float sum_of_row(float x) {
-    x += __shfl_xor_sync(0xFFFFFFFFu, x, 1);
-    return x + __shfl_xor_sync(0xFFFFFFFFu, x, 2);
-}
 
 /* Weights in place of scores that lack a factor; what was summed before is scaled to go with them. A nan among the
  * scores reaches the sum. */
@@ -42,21 +38,19 @@ template <int N, int V> DEV void weigh(float (&score)[N][4], float factor, state
 }
 
 template <int M, int N>
-DEV void drop(const ac_gpu_attention &a, float (&weight)[M][N][4], int64_t item, int64_t query, int64_t key) {
+DEV void drop_some(const ac_gpu_attention &a, float (&weight)[M][N][4], int64_t item, int64_t query, int64_t key) {
 #pragma unroll
-    for (int i = 0; i < 2 * M; i++) {
-        uint32_t dropped =
-            dropped_of(a.random, (float)a.dropped, (item * a.queries + query + i * 8) * a.keys + key, 1, N);
-#pragma unroll
-        for (int e = 0; e < 2 * N; e++)
-            if (dropped >> e & 1) weight[i / 2][e / 2][i % 2 * 2 + e % 2] = 0;
+    for (int m = 0; m < M; m++) {
+        uint32_t dropped[2];
+        find_dropped<false, N>(a, dropped, item, query + m * SIDE, key);
+        drop(weight[m], dropped);
     }
 }
 
 /* A block's queries, of which each warp has 16 M. */
 template <class E, int WIDTH, int M> DEV void attend(const ac_gpu_attention &a) {
     typedef tile<WIDTH> rows;
-    enum { STEP = WIDTH > 64 ? 32 : 64, QUERIES = WARPS * M * SIDE, TILE = STEP * rows::ROW, N = STEP / 8 };
+    enum { STEP = WIDTH > 64 ? 32 : 64, QUERIES = WARPS * M * SIDE, TILE = STEP * rows::PITCH, N = STEP / 8 };
     static_assert((int)QUERIES == (WIDTH > 64 ? AC_GPU_ATTENTION_WIDE_QUERIES : AC_GPU_ATTENTION_QUERIES), "the grid");
     static_assert(4 * TILE * 2 <= AC_GPU_ATTENTION_ROOM && QUERIES <= 2 * STEP, "what the host asks for");
     uint16_t *room = (uint16_t *)ac_shared_memory; /* keys, values, the next keys, the next values */
@@ -65,7 +59,7 @@ template <class E, int WIDTH, int M> DEV void attend(const ac_gpu_attention &a) 
     int64_t end = a.causal && first + QUERIES < a.keys ? first + QUERIES : a.keys;
     matrix k = matrix_of(a.k, item, a.keys), v = matrix_of(a.v, item, a.keys);
     int warp = (int)threadIdx.x / 32;
-    uint16_t *own = room + warp * M * SIDE * rows::ROW; /* before the loop in the place of the next tiles */
+    uint16_t *own = room + warp * M * SIDE * rows::PITCH; /* before the loop in the place of the next tiles */
     rows::template copy<QUERIES>(room + 2 * TILE, matrix_of(a.q, item, a.queries), first, a.width);
     rows::template copy<STEP>(room, k, 0, a.width), rows::template copy<STEP>(room + TILE, v, 0, a.width);
     copies_done();
@@ -94,7 +88,7 @@ template <class E, int WIDTH, int M> DEV void attend(const ac_gpu_attention &a) 
         float factor = make_scores<false>(a, score, mask, query, column);
 #pragma unroll
         for (int m = 0; m < M; m++) weigh(score[m], factor, sofar[m], out[m]);
-        if (a.dropped > 0) drop(a, score, item, query, column);
+        if (a.dropped > 0) drop_some(a, score, item, query, column);
         rows::template add_weighted<E>(out, score, now + TILE);
     }
     __syncthreads();

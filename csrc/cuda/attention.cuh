@@ -15,6 +15,12 @@ typedef pack<uint16_t, RUN> run;
 DEV int lane_of(void) { return (int)threadIdx.x % 32; }
 DEV int within(int64_t x, int n) { return x < 0 ? 0 : x < n ? (int)x : n; }
 
+/* Of a row, of which four lanes have parts. */
+DEV float sum_of_row(float x) {
+    x += __shfl_xor_sync(0xFFFFFFFFu, x, 1);
+    return x + __shfl_xor_sync(0xFFFFFFFFu, x, 2);
+}
+
 /* -- rows ---------------------------------------------------------------------------------------------- */
 
 /* The matrix of one item. */
@@ -29,7 +35,7 @@ DEV matrix matrix_of(const ac_gpu_rows_2d &m, int64_t item, int64_t rows) {
 /* Rows in shared memory. They lie 16 bytes further apart than they are long, so that eight of them have runs in all
  * banks. */
 template <int WIDTH> struct tile {
-    enum { ROW = WIDTH + RUN, RUNS = WIDTH / RUN };
+    enum { PITCH = WIDTH + RUN, RUNS = WIDTH / RUN };
 
     /* Begins to copy ROWS rows of a matrix. What lies beyond its last row or column is 0. */
     template <int ROWS> DEV_METHOD static void copy(uint16_t *to, const matrix &m, int64_t first, int width) {
@@ -37,19 +43,19 @@ template <int WIDTH> struct tile {
         int r = (int)threadIdx.x / LANES, column = (int)threadIdx.x % LANES * RUN, rows = within(m.rows - first, ROWS);
         const uint16_t *from = m.at + (first + r) * m.row + column;
         if (column >= WIDTH) return;
-        to += r * ROW + column;
+        to += r * PITCH + column;
 #pragma unroll
         for (int i = 0; i < ROWS / APART; i++, from += APART * m.row)
-            copy_begins(to + i * APART * ROW, from, r + i * APART < rows && column < width);
+            copy_begins(to + i * APART * PITCH, from, r + i * APART < rows && column < width);
     }
 
     /* Where this lane's row of four matrices begins: left operands, or right ones that are turned; and right ones as
      * they lie, of which two follow each other down. */
     DEV_METHOD static const uint16_t *across(const uint16_t *rows) {
-        return rows + lane_of() % 16 * ROW + lane_of() / 16 * RUN;
+        return rows + lane_of() % 16 * PITCH + lane_of() / 16 * RUN;
     }
     DEV_METHOD static const uint16_t *down(const uint16_t *rows) {
-        return rows + (lane_of() % 8 + lane_of() / 16 * 8) * ROW + lane_of() / 8 % 2 * RUN;
+        return rows + (lane_of() % 8 + lane_of() / 16 * 8) * PITCH + lane_of() / 8 % 2 * RUN;
     }
 
     /* A warp's 16 M rows as left operands. */
@@ -57,7 +63,7 @@ template <int WIDTH> struct tile {
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int k = 0; k < WIDTH / SIDE; k++) load_matrices(to[m][k], across(rows) + m * SIDE * ROW + k * SIDE);
+            for (int k = 0; k < WIDTH / SIDE; k++) load_matrices(to[m][k], across(rows) + m * SIDE * PITCH + k * SIDE);
     }
 
     /* to += own rows times these, turned: a product for each of 8 N of them */
@@ -69,7 +75,7 @@ template <int WIDTH> struct tile {
 #pragma unroll
             for (int j = 0; j < N; j += 2) {
                 uint32_t b[4];
-                load_matrices(b, down(rows) + j * 8 * ROW + k * SIDE);
+                load_matrices(b, down(rows) + j * 8 * PITCH + k * SIDE);
 #pragma unroll
                 for (int m = 0; m < M; m++) {
                     Product<E>::add(to[m][j], own[m][k], b[0], b[1]);
@@ -94,7 +100,7 @@ template <int WIDTH> struct tile {
 #pragma unroll
             for (int j = 0; j < WIDTH / 8; j += 2) {
                 uint32_t b[4];
-                load_turned(b, across(rows) + k * SIDE * ROW + j * 8);
+                load_turned(b, across(rows) + k * SIDE * PITCH + j * 8);
 #pragma unroll
                 for (int m = 0; m < M; m++) {
                     Product<E>::add(to[m][j], w[m], b[0], b[1]);
@@ -114,14 +120,14 @@ template <int WIDTH> struct tile {
             for (int i = 0; i < WIDTH / 4; i++) {
                 const float *x = &total[m][i / 2][i % 2 * 2];
                 int row = m * SIDE + i % 2 * 8 + lane_of() / 4, column = i / 2 * 8 + lane_of() % 4 * 2;
-                *(uint32_t *)(own + row * ROW + column) = pair_of<E>(x[0] * by[m][i % 2], x[1] * by[m][i % 2]);
+                *(uint32_t *)(own + row * PITCH + column) = pair_of<E>(x[0] * by[m][i % 2], x[1] * by[m][i % 2]);
             }
         __syncwarp();
 #pragma unroll
         for (int i = 0; i < M * SIDE * RUNS / 32; i++) {
             int n = lane_of() + i * 32, r = n / RUNS, column = n % RUNS * RUN;
             if (first + r < rows && column < width)
-                *(run *)((uint16_t *)to + (first + r) * width + column) = *(const run *)(own + r * ROW + column);
+                *(run *)((uint16_t *)to + (first + r) * width + column) = *(const run *)(own + r * PITCH + column);
         }
     }
 };
@@ -193,7 +199,7 @@ DEV bool are_plain(const ac_gpu_attention &a, int64_t row, int rows, int64_t col
 template <bool OF_KEYS, int M, int N>
 DEV float make_scores(const ac_gpu_attention &a, float (&score)[M][N][4], int64_t mask, int64_t row, int64_t column) {
     float scale = a.scale * LOG2_E;
-    int64_t row_step = OF_KEYS ? a.mask_column : a.mask_row, column_step = OF_KEYS ? a.mask_row : a.mask_column;
+    int64_t row_apart = OF_KEYS ? a.mask_column : a.mask_row, column_apart = OF_KEYS ? a.mask_row : a.mask_column;
     if (are_plain<OF_KEYS>(a, row - lane_of() / 4, M * SIDE, column - lane_of() % 4 * 2, N * 8)) return scale;
 #pragma unroll
     for (int i = 0; i < 2 * M; i++) {
@@ -208,7 +214,7 @@ DEV float make_scores(const ac_gpu_attention &a, float (&score)[M][N][4], int64_
         if (a.mask.data)
             add_mask<N>(
                 score[i / 2], i % 2,
-                {a.mask.data, mask + own * row_step + column * column_step, column_step, counts, a.mask.dtype, N});
+                {a.mask.data, mask + own * row_apart + column * column_apart, column_apart, counts, a.mask.dtype, N});
     }
     return 1;
 }
@@ -221,5 +227,20 @@ DEV_CALL uint32_t dropped_of(ac_gpu_random random, float p, int64_t first, int64
 #pragma unroll 1
     for (int i = 0; i < 2 * n; i++) bits |= (uint32_t)(numbers.at(first + (i / 2 * 8 + i % 2) * step) < p) << i;
     return bits;
+}
+/* Of this lane's two rows, the first of which is `row`, in N fragments from `column` on. */
+template <bool OF_KEYS, int N>
+DEV void find_dropped(const ac_gpu_attention &a, uint32_t (&dropped)[2], int64_t item, int64_t row, int64_t column) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int64_t own = row + half * 8, query = OF_KEYS ? column : own, key = OF_KEYS ? own : column;
+        int64_t first = (item * a.queries + query) * a.keys + key;
+        dropped[half] = dropped_of(a.random, (float)a.dropped, first, OF_KEYS ? a.keys : 1, N);
+    }
+}
+template <int N> DEV void drop(float (&x)[N][4], const uint32_t (&dropped)[2]) {
+#pragma unroll
+    for (int i = 0; i < 4 * N; i++)
+        if (dropped[i % 4 / 2] >> (i / 4 * 2 + i % 2) & 1) x[i / 4][i % 4] = 0;
 }
 DEV float kept_scale(const ac_gpu_attention &a) { return a.dropped < 1 ? (float)(1 / (1 - a.dropped)) : 0; }
