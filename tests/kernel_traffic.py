@@ -20,7 +20,8 @@ LAUNCH = 2e-6
 
 HEAD = f"""# Kernels of the GPU
 
-This table is generated: `python -m kernel_traffic --save`, in `tests/`, on nvcc's PTX of the kernels, which the CPU runs. No GPU has measured it.
+This table is generated: `python -m kernel_traffic --save`, in `tests/`, on nvcc's PTX of the kernels, which the CPU runs.
+`benchmarks/RESULTS-gpu.md` has times and bytes that a GPU measured, of other sizes.
 
 - **Launches** are counted, with the kernels they are of. Copies and fills by the driver are not among them.
 - **Bytes** are counted: sectors of 32 bytes of the GPU's memory that a block reads or writes between two of its barriers, each once. So a value that
@@ -35,7 +36,7 @@ This table is generated: `python -m kernel_traffic --save`, in `tests/`, on nvcc
   of some megabytes answers what is read again. Fewer parts would move less, and leave multiprocessors without work.
 - Products are cuBLASLt's and most convolutions are cuDNN's. Their bytes are not counted.
 - **Estimates** are microseconds: the bytes at the speed of the GPU's memory ({" and ".join(f"{name} {speed / 1e12:.1f} TB/s" for name, speed in BANDWIDTHS.items())}), and
-  {LAUNCH * 1e6:.0f} for each launch. Nothing has measured them. A kernel that computes more than it moves takes longer, and one whose operands lie in a cache less.
+  {LAUNCH * 1e6:.0f} for each launch. A kernel that computes more than it moves takes longer, and one whose operands lie in a cache less.
 
 | Operator | Sizes | Launches | Kernels | Bytes | Least | Ratio |{"".join(f" Estimate, {name} |" for name in BANDWIDTHS)}
 |---|---|---:|---|---:|---:|---:|{"---:|" * len(BANDWIDTHS)}

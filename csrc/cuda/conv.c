@@ -286,7 +286,8 @@ int ac_gpu_implicit_weight(const ac_run *r, const ac_windows *w, ac_dtype dtype)
     if (!takes(d, dtype, r->in[0], r->in[1], out)) return 0;
     ac_gpu_implicit a = {.groups = (int32_t)how->groups, .m = (int32_t)(out->shape[0] / how->groups)};
     int64_t channels[] = {r->in[0]->shape[1] / how->groups, a.m};
-    bool channel_runs = all_in_runs(channels, 2);
+    bool lines = has_lines(r->in[0], w) && ac_is_contiguous(r->in[1]) && starts_run(r->in[1]); /* need no copies */
+    bool channel_runs = !lines && all_in_runs(channels, 2);
     ac_tensor *(*operand)(ac_tensor *, ac_dtype) = channel_runs ? in_channel_runs : in_dtype;
     ac_tensor *x = operand(r->in[0], dtype), *g = x ? operand(r->in[1], dtype) : NULL;
     int failed = g ? 0 : -1;
