@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from typing import Any, List, NamedTuple, Optional, TextIO, Tuple
 
 from ._common import examples, must_be_writable
@@ -52,6 +53,7 @@ def _parts(tests: Optional[str], small: bool) -> List[Part]:
 
     sanitizer = shutil.which("compute-sanitizer")
     checked = [sanitizer, "--tool", "memcheck", "--error-exitcode", "9", *contact, "products", "float16", "--small"] if sanitizer else []
+    side_by_side = ["-n", str(min(os.cpu_count() or 1, 16))] if find_spec("xdist") else []
     suites = [os.path.join(tests, f"test_{name}.py") for name in SUITES] if tests else []
     table = os.path.join(os.path.dirname(tests), "benchmarks", "gpu.py") if tests else ""
     beside = [sys.executable, table, *less] if os.path.exists(table) and not small else [*contact, "speed", *less]
@@ -66,7 +68,7 @@ def _parts(tests: Optional[str], small: bool) -> List[Part]:
         Part("NCCL, one process", [*contact, "nccl"] if is_nccl_available() else [], 40, "NCCL is not there"),
         Part("speed", beside, 100),
         Part("compute-sanitizer", checked, 90, "compute-sanitizer is not there"),
-        Part("tests", [*python, "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *suites] if suites and not small else [], 240,
+        Part("tests", [*python, "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *side_by_side, *suites] if suites and not small else [], 240,
              "--small" if small else "no folder of tests is there (--tests DIR)"),
     ]
 
