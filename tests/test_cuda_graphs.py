@@ -78,6 +78,19 @@ def test_random_numbers_go_on_from_replay_to_replay():
     assert got == expected and got[0] != got[1] and ampc.rand(2).tolist() == after
 
 
+@simulated
+def test_a_replay_waits_for_what_the_capture_wrote():
+    """The capture writes where random numbers begin on its own stream. Late, it would overwrite what a replay on another stream has written."""
+    x = ampc.ones(64)
+    ampc.cuda.synchronize()
+    g, y = captured(lambda: F.dropout(x, 0.5))
+    before = simulator("pending")
+    ampc.manual_seed(3)
+    g.replay()
+    y.tolist()
+    assert before > 0 and simulator("pending") == 0
+
+
 def test_a_capture_takes_no_random_numbers():
     ampc.manual_seed(4)
     expected = ampc.rand(3).tolist()

@@ -37,7 +37,7 @@ struct ac_gpu_graph {
     CUstream stream;  /* that was captured */
     CUgraph graph;    /* what was captured, where it is kept, */
     CUgraphExec exec; /* and what runs it */
-    CUevent done;     /* behind the last replay */
+    CUevent done;     /* behind the last replay; before the first, behind the capture's own random numbers */
     bool keeps, refused, replayed;
     ac_generator generator; /* as it was before the capture */
     uint64_t numbers;       /* counters of random numbers that a replay takes */
@@ -204,6 +204,7 @@ int ac_gpu_capture_begin(ac_gpu_graph *g, uint64_t pool, CUstreamCaptureMode mod
                        "`with cuda.graph(g):`, which does");
     ac_generator *generator = ac_default_generator();
     AC_TRY(set_random(g, generator));
+    AC_TRY(ac_gpu_event_record(g->device, g->done, g->stream));
     AC_TRY(ac_gpu_pool_begin(g->device, pool));
     if (start(g, mode) < 0) {
         ac_gpu_pool_end(g->device);
@@ -350,7 +351,10 @@ int ac_gpu_graph_replay(ac_gpu_graph *g) {
     AC_TRY(ac_gpu_refuse_capture("the replay of another CUDA graph"));
     AC_TRY(ac_gpu_check_trouble());
     ac_generator *generator = ac_default_generator();
-    if (g->numbers) AC_TRY(set_random(g, generator));
+    if (g->numbers) { /* the launch before may be on another stream, and its numbers in use, or not even written */
+        AC_TRY(ac_gpu_event_await(g->device, g->done, ac_gpu_stream(g->device)));
+        AC_TRY(set_random(g, generator));
+    }
     AC_TRY(launch(g));
     generator->offset += g->numbers;
     for (written *w = g->written; w; w = w->next) mark_written(w);
