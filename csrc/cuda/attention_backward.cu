@@ -97,7 +97,8 @@ DEV void weigh(const ac_gpu_attention_backward &a, tiles<SIDES> &t, const job &w
     make_scores(f, score, w.mask, query, key);
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
-        float weight = row.log_sum == -INFINITY ? 0 : expf(score[e] - row.log_sum);
+        float above = score[e] - row.log_sum; /* over 0 where large numbers are rounded: no weight is above 1 */
+        float weight = row.log_sum == -INFINITY ? 0 : above > 0 ? 1 : expf(above);
         float slope = t.products[1][mine::at(e, SCORE_ROW)] * kept, stays = weight;
         if (dropped >> e & 1) slope = stays = 0;
         slope = weight * (slope - row.mean);
