@@ -172,6 +172,26 @@ def test_rows_that_attend_to_nothing_are_0_as_in_torch(torch, kind):
         np.testing.assert_allclose(ours, theirs, atol=8 * ampc.finfo(ampc.float16).eps)
 
 
+@pytest.mark.parametrize("dtype, of_mask", [(ampc.bfloat16, ampc.bfloat16), (ampc.float16, ampc.float32)], ids=str)
+def test_rows_whose_mask_is_low_everywhere_take_the_mean(dtype, of_mask):
+    """Rows of padding, of which masks often have large negative numbers instead of -inf: they take the mean of the values, as in torch. Whatever those
+    numbers are, such a row takes part in gradients with weights of at most 1: where nobody asks for its gradient, it leaves those of other rows alone."""
+    lowest = ampc.finfo(of_mask).min
+    low = np.append(-np.geomspace(1e9, 1e38, 30), [lowest, lowest])
+    q, k, v, g = (drawn(1, 64, 32, dtype=dtype) for _ in range(4))
+    q, k, v = (t.requires_grad_() for t in (q, k, v))
+    rows = np.stack([low, np.zeros(32)], -1).reshape(64)  # every other one is padding
+    mask = ampc.tensor(rows, dtype=ampc.float32).to(of_mask).reshape(64, 1).expand(64, 64)
+    asked = ampc.tensor((np.arange(64) % 2).reshape(64, 1), dtype=ampc.float32).to(dtype)
+    y = F.scaled_dot_product_attention(q, k, v, mask)
+    grads = ampc.autograd.grad(y, (q, k, v), g * asked)
+    of_q, of_k, of_v, of_g = as_float64(q, k, v, g)
+    close(y[:, ::2], of_v.mean(1, keepdims=True).repeat(32, 1), dtype, 8)
+    result, dq, dk, dv, _ = reference(of_q[:, 1::2], of_k, of_v, of_g[:, 1::2])
+    close(y[:, 1::2], result, dtype, 8), close(grads[0][:, 1::2], dq, dtype, 16), close(grads[1], dk, dtype, 32), close(grads[2], dv, dtype, 32)
+    assert not grads[0][:, ::2].any()
+
+
 @pytest.mark.parametrize("of_mask", [ampc.float16, ampc.bfloat16, ampc.float32, ampc.float64], ids=str)
 @pytest.mark.parametrize("shape", [(2, 3, 40, 50), (3, 1, 50), (40, 50), (2, 1, 1, 1)], ids=str)
 def test_a_mask_that_is_trained(shape, of_mask):

@@ -172,6 +172,14 @@ DEV_CALL void values_of(const mask_row &row, float *to) {
     for (int i = 0; i < 2 * row.n; i++)
         to[i] = row.has(i) ? load<float>(row.mask, row.dtype, row.at + row.column(i) * row.step) : 0;
 }
+/* A number of a mask as a logarithm to base 2. A finite one stays finite; what is added to it is rounded apart, so that
+ * it does not change where large numbers end. */
+DEV float to_base_2(float added) {
+    const float most = 0x1.fffffep127f;
+    float by = added * LOG2_E;
+    if (by - by == 0 || added - added != 0) return by;
+    return added < 0 ? -most : most;
+}
 /* Of one row two scores in each of N fragments, in their upper or lower half: as logarithms to base 2. */
 template <int N> DEV void add_mask(float (&score)[N][4], int half, const mask_row &row) {
     float added[2 * N];
@@ -180,7 +188,7 @@ template <int N> DEV void add_mask(float (&score)[N][4], int half, const mask_ro
 #pragma unroll
     for (int i = 0; i < 2 * N; i++) {
         float &x = score[i / 2][half * 2 + i % 2];
-        if (row.dtype != AC_bool) x = fmaf(added[i], LOG2_E, x);
+        if (row.dtype != AC_bool) x += to_base_2(added[i]);
         else if (!(keeps >> i & 1)) x = -INFINITY;
     }
 }
