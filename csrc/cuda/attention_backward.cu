@@ -78,7 +78,8 @@ DEV void weigh(float (&score)[N][4], float (&slope)[N][4], float factor, float k
         for (int e = 0; e < 4; e++) {
             row_facts facts = OF_KEYS ? pair.of[e % 2] : rows[e / 2];
             float above = fmaf(score[j][e], factor, -facts.log_sum); /* over 0 where large numbers are rounded */
-            score[j][e] = power_of_2(above > 0 ? 0 : above);         /* no weight is above 1 */
+            bool none = facts.log_sum == INFINITY; /* also where no query is, and 0 times an infinite key is nan */
+            score[j][e] = none ? 0 : power_of_2(above > 0 ? 0 : above); /* no weight is above 1 */
             slope[j][e] = score[j][e] * fmaf(slope[j][e], kept, -facts.mean);
         }
     }
