@@ -94,6 +94,29 @@ def gradients_are_the_mean(rank, size):
     assert [name for name, _ in model.named_parameters()][0] == "module.first.weight"
 
 
+@ranks.ranks(2, 4)
+def gradients_of_one_host_are_averaged_where_they_lie(rank, size):
+    plain, viewed = (DDP(made(), bucket_cap_mb=1e-4, gradient_as_bucket_view=view) for view in (False, True))
+    x, y = share(rank, size)
+    last, before = list(plain.parameters())[-1], []
+    for p in plain.parameters():  # the first and third as columns of a matrix, the others in a row; no_sync adds to what is there
+        p.grad = ampc.zeros(p.numel(), 2)[:, 0].view_as(p) if p.dim() == 1 else ampc.zeros_like(p)
+    where = [p.grad.data_ptr() for p in plain.parameters()]
+    last.register_post_accumulate_grad_hook(lambda p: before.append(p.grad.clone()))
+    for model in (plain, viewed):
+        F.cross_entropy(model(x), y).backward()
+    grads = [[p.grad.cpu().numpy().copy() for p in model.parameters()] for model in (plain, viewed)]
+    assert all(np.array_equal(a, b) for a, b in zip(*grads))  # the same bits as by way of a row
+    same_everywhere(np.concatenate([g.ravel() for g in grads[0]]))
+    if ranks.device() == "cpu":
+        assert [p.grad.data_ptr() for p in plain.parameters()] == where
+        assert not any("row" in vars(bucket) for bucket in plain.reducer._buckets)  # there is no second memory for gradients
+    one = made()
+    F.cross_entropy(one(x), y).backward()  # a hook of the script sees this rank's own
+    assert ampc.allclose(before[0], list(one.parameters())[-1].grad, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(before[0].cpu().numpy(), grads[0][-1])
+
+
 @ranks.ranks(2)
 def buckets_follow_the_order_of_use(rank, size):
     model = DDP(made(), bucket_cap_mb=1e-4)

@@ -12,7 +12,7 @@ from .._tensor import creation as make
 from . import _mpi, _over_hosts
 from ._agreement import agree, check, described, submit
 from ._memory import apart, bring_back, memory, placing, row, settled
-from ._shared import MOST
+from ._shared import MOST, in_words
 from .reductions import DTYPES, HALVES, ReduceOp, type_and_op, type_of_bytes, widened
 from .work import TAGS, Message, Transfer, Work
 
@@ -61,6 +61,22 @@ class OverMPI:
                 shared.broadcast(same, moved, 0)
 
         return submit(members, async_op, same, over_hosts, result, lambda: _take(t, moved, op, members))
+
+    def all_reduce_parts(self, tensors: List[Tensor], op: Any) -> Work:
+        """In place, as one row, of tensors of one dtype on the CPU which do not overlap. The group's processes must share memory, all of them."""
+        members, parts = self._group, tuple(settled(row(t)) for t in tensors)
+        shared, divisor = members.shared, members.size() if op is ReduceOp.AVG else 1
+        same = in_words("all_reduce", sum(t.numel() for t in parts), parts[0].dtype.name, (op.name,))
+        assert shared is not None
+
+        def f() -> None:
+            check(members, shared.all_reduce_parts(same, parts, op, divisor), same)
+
+        def finish() -> None:
+            for t, part in zip(tensors, parts):
+                bring_back(t, part)
+
+        return members.submit(same, f, tensors, finish)
 
     def reduce(self, t: Tensor, op: Any, root: int, async_op: bool, result: Any) -> Optional[Work]:
         """In place in the root; the others' stay."""

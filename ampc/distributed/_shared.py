@@ -116,6 +116,10 @@ class Shared:
         """The reduction of all ranks' ``t``, divided, into ``result``, which may be ``t``, or None."""
         return self._run(ALL_REDUCE, same, COMBINE[op], t, result, t.numel(), 0, divisor)
 
+    def all_reduce_parts(self, same: str, parts: Tuple[Tensor, ...], op: Any, divisor: int) -> bool:
+        """The reduction of all ranks' elements, divided, in their place. They lie in tensors of one dtype, which do not overlap."""
+        return self._run(ALL_REDUCE, same, COMBINE[op], parts, None, sum(t.numel() for t in parts), 0, divisor)
+
     def reduce_scatter(self, same: str, t: Tensor, op: Any, result: Tensor, divisor: int) -> bool:
         """This rank's part of the reduction of all ranks' ``t``, divided."""
         return self._run(REDUCE_SCATTER, same, COMBINE[op], t, result, result.numel(), 0, divisor)

@@ -168,8 +168,20 @@ static int run_in_memory(running *c, ac_rank_call *call, int64_t bytes) {
 
 static char *data_of(PyObject *o) { return ac_is_tensor(o) ? ac_data(ac_unwrap(o)) : NULL; }
 
+/* Rows of a call's elements: those of a tuple of tensors. NULL with an error. */
+static ac_rank_part *parts_of(PyObject *tensors) {
+    Py_ssize_t count = PyTuple_GET_SIZE(tensors);
+    ac_rank_part *parts = PyMem_Calloc((size_t)count + 1, sizeof *parts);
+    if (!parts) return (ac_rank_part *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const ac_tensor *t = ac_unwrap(PyTuple_GET_ITEM(tensors, i));
+        parts[i] = (ac_rank_part){ac_data(t), t->numel};
+    }
+    return parts;
+}
+
 /* run(collective, combination, from, to, elements, root, divisor, said) -> whether the ranks agree; between begin and
- * end. `from` and `to` are tensors or None. */
+ * end. `from` and `to` are tensors or None; of an all_reduce in place `from` may be a tuple of tensors of one dtype. */
 static PyObject *run(PyObject *self, PyObject *args) {
     PyObject *from, *to;
     int kind, how, root, divisor;
@@ -178,16 +190,22 @@ static PyObject *run(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "iiOOLiiK", &kind, &how, &from, &to, &n, &root, &divisor, &said)) return NULL;
     running c = {.r = (PyRanks *)self};
     if (!c.r->memory.obj) return PyErr_SetString(PyExc_RuntimeError, "the group shares no memory"), NULL;
+    bool in_parts = PyTuple_Check(from) && PyTuple_GET_SIZE(from) > 0;
+    PyObject *first = in_parts ? PyTuple_GET_ITEM(from, 0) : from;
+    ac_rank_part *parts = in_parts ? parts_of(from) : NULL;
+    if (in_parts && !parts) return NULL;
     ac_rank_call call = {.kind = (ac_collective)kind,
                          .how = (ac_combine)how,
-                         .dtype = ac_is_tensor(from) ? ac_unwrap(from)->dtype : AC_uint8,
+                         .dtype = ac_is_tensor(first) ? ac_unwrap(first)->dtype : AC_uint8,
                          .n = n,
                          .from = data_of(from),
                          .to = data_of(to),
+                         .parts = parts,
                          .root = root,
                          .divisor = divisor,
                          .said = said};
     int result = run_in_memory(&c, &call, 0);
+    PyMem_Free(parts);
     return result < 0 ? NULL : PyBool_FromLong(result == 0);
 }
 

@@ -1,7 +1,8 @@
-"""Buckets: gradients of several parameters in one row of memory, which travel in one message."""
+"""Buckets: gradients of several parameters, which travel in one message."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Dict, List, Sequence
 
 from ... import _C
@@ -12,17 +13,26 @@ FIRST_BYTES = 1 << 20  # the first bucket is small, so that the first message le
 
 
 class Bucket:
-    """Parameters by their numbers, and a row with a view for each one's gradient."""
+    """Parameters by their numbers, and once it is asked for a row with a view for each one's gradient."""
 
     def __init__(self, index: int, numbers: List[int], parameters: Sequence[Tensor]) -> None:
         self.index, self.numbers = index, numbers
         self.parameters = [parameters[i] for i in numbers]
-        first = self.parameters[0]
-        self.row = make.zeros(sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device)
-        self.views = views_of(self.row, self.parameters)
         self.place = {number: i for i, number in enumerate(numbers)}
         self.waits = set(numbers)  # for these gradients
+        self.sent: List[Tensor] = []  # what travels for each parameter, and has the average then
         self.work: Any = None  # a Work or Future of the message
+
+    @cached_property
+    def row(self) -> Tensor:
+        """Memory for all gradients."""
+        first = self.parameters[0]
+        return make.zeros(sum(p.numel() for p in self.parameters), dtype=first.dtype, device=first.device)
+
+    @cached_property
+    def views(self) -> List[Tensor]:
+        """Parts of the row with the parameters' shapes."""
+        return views_of(self.row, self.parameters)
 
 
 def views_of(row: Tensor, parameters: Sequence[Tensor]) -> List[Tensor]:

@@ -16,6 +16,8 @@ from ...distributed.reductions import ReduceOp
 from . import _scalers
 from ._buckets import Bucket, GradBucket, make_buckets
 
+AFTER_ACCUMULATION = -1  # the index under which the core keeps such hooks of a leaf
+
 
 class Reducer:
     """Averages the gradients of the parameters ``named`` over the processes of ``group``, which is this reducer's alone.
@@ -37,6 +39,7 @@ class Reducer:
         self.averages = True  # False within no_sync
         self.divisor: Optional[float] = None  # of the sum of gradients, in place of the number of processes
         self.hook: Optional[Tuple[Any, Callable[..., Any]]] = None
+        self._can_be_in_place = not as_views and group.on_one_host and all(p.device.type == "cpu" for p in self._parameters)
         self._set_buckets(range(len(named) - 1, -1, -1))
         self._handles = [p.register_post_accumulate_grad_hook(self._hook_of(i)) for i, p in enumerate(self._parameters)]
         _scalers.begin()
@@ -93,18 +96,25 @@ class Reducer:
         if self._next == len(self._buckets):
             self._finish()
 
+    @property
+    def _is_in_place(self) -> bool:
+        """Whether gradients are averaged where they lie, which saves the copies into a row and back."""
+        return self._can_be_in_place and self.hook is None
+
     def _fill(self, number: int) -> None:
         bucket, p = self._bucket_of[number], self._parameters[number]
         if number not in bucket.waits:
             self._refuse_second(number, f"before {self._first(self.missing())} got the first")
+        if p.grad is not None and (p.grad.shape != p.shape or p.grad.dtype != p.dtype):
+            raise RuntimeError(f"DistributedDataParallel: the gradient of {self._names[number]} is {p.grad.dtype} of shape {list(p.grad.shape)}, "
+                               f"its parameter is {p.dtype} of shape {list(p.shape)}")
         bucket.waits.discard(number)
+        if self._is_in_place:
+            return
         view = bucket.views[bucket.place[number]]
         if p.grad is None:
             view.zero_()
             return
-        if p.grad.shape != view.shape or p.grad.dtype != view.dtype:
-            raise RuntimeError(f"DistributedDataParallel: the gradient of {self._names[number]} is {p.grad.dtype} of shape {list(p.grad.shape)}, "
-                               f"its parameter was {view.dtype} of shape {list(view.shape)} when it was wrapped")
         if p.grad.is_set_to(view):
             view.untyped_storage()  # a factor that was left for later is multiplied in
             return
@@ -122,14 +132,27 @@ class Reducer:
         return (", ".join(names[:5]) + more) or "others"
 
     def _leave(self, bucket: Bucket) -> None:
+        op = ReduceOp.AVG if self.divisor is None else ReduceOp.SUM
+        if self._is_in_place:
+            bucket.sent = [self._own(number) for number in bucket.numbers]
+            bucket.work = self._group.way("all_reduce", *bucket.sent).all_reduce_parts(bucket.sent, op)
+            return
+        bucket.sent = bucket.views
         if self.hook is None:
-            op = ReduceOp.AVG if self.divisor is None else ReduceOp.SUM
             bucket.work = all_reduce(bucket.row, op, self._group, async_op=True)
             return
         state, hook = self.hook
         bucket.work = hook(state, GradBucket(bucket, bucket is self._buckets[-1]))
         if not hasattr(bucket.work, "wait"):
             raise RuntimeError(f"DistributedDataParallel: a communication hook must return a torch.futures.Future, got {type(bucket.work).__name__}")
+
+    def _own(self, number: int) -> Tensor:
+        """What is averaged in place for a parameter: its gradient, or a copy where a hook of the script may read it meanwhile, or it may stay."""
+        p = self._parameters[number]
+        if p.grad is None or not self._has_gradients:
+            return make.zeros(p.shape, dtype=p.dtype)
+        is_free = number in self._used and sum(index == AFTER_ACCUMULATION for index, _ in _C._hooks(p)[0].values()) == 1
+        return p.grad.detach() if is_free else p.grad.detach().clone()
 
     def _finish(self) -> None:
         used, order = self._agree(), self._order
@@ -153,7 +176,8 @@ class Reducer:
         try:
             with no_grad():
                 for bucket in self._buckets:
-                    bucket.row.zero_()
+                    if not self._is_in_place:
+                        bucket.row.zero_()
                     self._leave(bucket)
                 self._finish()
         finally:
@@ -175,21 +199,23 @@ class Reducer:
     def _wait(self, bucket: Bucket) -> None:
         found = bucket.work.wait()
         if self.hook is None and self.divisor is not None:
-            bucket.row.div_(self.divisor)
+            for t in bucket.sent if self._is_in_place else [bucket.row]:
+                t.div_(self.divisor)
         if self.hook is not None:
             found = found[0] if isinstance(found, (list, tuple)) else found
             if found is not bucket.row:
                 bucket.row.copy_(found.reshape(-1))
 
     def _bring(self, bucket: Bucket, used: Optional[List[float]]) -> None:
-        for number, p, view in zip(bucket.numbers, bucket.parameters, bucket.views):
-            _C._note_write(view, "distributed", False)
+        for number, p, sent in zip(bucket.numbers, bucket.parameters, bucket.sent):
+            _C._note_write(sent, "distributed", False)
             if used is not None and not used[number]:
                 continue  # as it was
             if p.grad is None:
-                p.grad = view if self._as_views else view.clone()
-            elif not p.grad.is_set_to(view):
-                p.grad.detach().copy_(view)
+                p.grad = sent if self._as_views or self._is_in_place else sent.clone()
+            elif not p.grad.is_set_to(sent):
+                p.grad.detach().copy_(sent)
+        bucket.sent = []
 
     def _rebuild(self, order: List[int]) -> None:
         """Buckets in the order of rank 0's gradients."""

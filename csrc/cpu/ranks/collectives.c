@@ -37,6 +37,27 @@ static int64_t share(const ac_ranks *g, const ac_rank_call *c, const piece *p, i
     return rank == g->size ? p->n : p->n * rank / g->size / line * line;
 }
 
+/* The call's element i of a row, with how many of the next `most` lie behind it. */
+typedef struct {
+    char *data;
+    int64_t n;
+} run;
+
+static run run_of(const ac_rank_call *c, char *row, int64_t i, int64_t most) {
+    int64_t k = 0;
+    if (!c->parts) return (run){row + i * ac_itemsize(c->dtype), most};
+    for (; i >= c->parts[k].n; k++) i -= c->parts[k].n;
+    int64_t left = c->parts[k].n - i;
+    return (run){c->parts[k].data + i * ac_itemsize(c->dtype), left < most ? left : most};
+}
+
+static run given(const ac_rank_call *c, int64_t i, int64_t most) { return run_of(c, (char *)c->from, i, most); }
+
+static run wanted(const ac_rank_call *c, int64_t i, int64_t most) { return run_of(c, c->to, i, most); }
+
+/* Whether this rank takes the result of all_reduce. */
+static bool takes(const ac_rank_call *c) { return c->to || c->parts; }
+
 /* Waits until all ranks have put, combined or read so many pieces; `first` is rank 0's counter. */
 static int wait_for_all(ac_ranks *g, const _Atomic uint64_t *first, uint64_t count) {
     const char *counter = (const char *)first;
@@ -50,19 +71,26 @@ static void is_done(ac_ranks *g, const piece *p) { ac_ranks_set(g, &g->lines[g->
 
 /* -- into this rank's buffer ------------------------------------------------------------------ */
 
+/* Elements from `begin` to `end` of a piece of all_reduce. */
+static void put_run(const ac_rank_call *c, const piece *p, int64_t begin, int64_t end, char *buffer) {
+    int64_t size = ac_itemsize(c->dtype);
+    for (run r; begin < end; begin += r.n) {
+        r = given(c, p->at + begin, end - begin);
+        memcpy(buffer + begin * size, r.data, (size_t)(r.n * size));
+    }
+}
+
 static void put_values(ac_ranks *g, const ac_rank_call *c, const piece *p) {
     int64_t size = ac_itemsize(c->dtype);
     char *to = buffer_of(g, g->rank, p);
-    const char *from = c->from + p->at * size;
     if (c->kind == AC_REDUCE_SCATTER) {
         for (int r = 0; r < g->size; r++)
-            if (r != g->rank) memcpy(to + r * p->n * size, from + r * c->n * size, (size_t)(p->n * size));
-    } else if (c->kind == AC_ALL_REDUCE && !p->whole) {
-        int64_t begin = share(g, c, p, g->rank) * size, end = share(g, c, p, g->rank + 1) * size;
-        memcpy(to, from, (size_t)begin);
-        memcpy(to + end, from + end, (size_t)(p->n * size - end));
+            if (r != g->rank) memcpy(to + r * p->n * size, c->from + (r * c->n + p->at) * size, (size_t)(p->n * size));
+    } else if (c->kind == AC_ALL_REDUCE) {
+        put_run(c, p, 0, p->whole ? p->n : share(g, c, p, g->rank), to);
+        if (!p->whole) put_run(c, p, share(g, c, p, g->rank + 1), p->n, to);
     } else if (c->kind != AC_BROADCAST || c->root == g->rank) {
-        memcpy(to, from, (size_t)(p->n * size));
+        memcpy(to, c->from + p->at * size, (size_t)(p->n * size));
     }
 }
 
@@ -107,20 +135,27 @@ static void combine_share(ac_ranks *g, const ac_rank_call *c, const piece *p) {
     int64_t size = ac_itemsize(c->dtype), most = BLOCK_BYTES / size;
     int64_t end = share(g, c, p, g->rank + 1), n;
     for (int64_t i = share(g, c, p, g->rank); i < end; i += n) {
-        n = end - i < most ? end - i : most;
+        run own = given(c, p->at + i, end - i < most ? end - i : most);
+        n = own.n;
         char *result = buffer_of(g, g->rank, p) + i * size;
-        combine_from(g, c, p, i * size, c->from + (p->at + i) * size, n, result);
-        if (c->to) memcpy(c->to + (p->at + i) * size, result, (size_t)(n * size));
+        combine_from(g, c, p, i * size, own.data, n, result);
+        if (takes(c)) memcpy(wanted(c, p->at + i, n).data, result, (size_t)(n * size));
     }
     ac_ranks_set(g, &g->lines[g->rank].combined, p->number + 1);
+}
+
+static void combine_whole(ac_ranks *g, const ac_rank_call *c, const piece *p) {
+    run own;
+    for (int64_t i = 0; i < p->n && takes(c); i += own.n) {
+        own = given(c, p->at + i, p->n - i);
+        combine_from(g, c, p, i * ac_itemsize(c->dtype), own.data, own.n, wanted(c, p->at + i, own.n).data);
+    }
 }
 
 static void combine_or_read(ac_ranks *g, const ac_rank_call *c, const piece *p) {
     int64_t size = ac_itemsize(c->dtype), bytes = p->n * size, at = p->at * size;
     switch (c->kind) {
-    case AC_ALL_REDUCE:
-        if (c->to) combine_from(g, c, p, 0, c->from + at, p->n, c->to + at);
-        break;
+    case AC_ALL_REDUCE: combine_whole(g, c, p); break;
     case AC_REDUCE_SCATTER:
         combine_from(g, c, p, g->rank * bytes, c->from + (g->rank * c->n + p->at) * size, p->n, c->to + at);
         break;
@@ -153,9 +188,13 @@ static int take(ac_ranks *g, const ac_rank_call *c, const piece *p) {
     if (c->kind != AC_ALL_REDUCE || p->whole) return 0;
     if (wait_for_all(g, &g->lines->combined, p->number + 1) < 0) return -1;
     int64_t size = ac_itemsize(c->dtype);
-    for (int r = 0; r < g->size && c->to; r++) {
-        int64_t begin = share(g, c, p, r) * size, end = share(g, c, p, r + 1) * size;
-        if (r != g->rank) memcpy(c->to + p->at * size + begin, buffer_of(g, r, p) + begin, (size_t)(end - begin));
+    for (int r = 0; r < g->size && takes(c); r++) {
+        int64_t end = r == g->rank ? 0 : share(g, c, p, r + 1);
+        run to;
+        for (int64_t i = share(g, c, p, r); i < end; i += to.n) {
+            to = wanted(c, p->at + i, end - i);
+            memcpy(to.data, buffer_of(g, r, p) + i * size, (size_t)(to.n * size));
+        }
     }
     is_done(g, p);
     return 0;

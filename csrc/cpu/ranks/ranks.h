@@ -65,6 +65,12 @@ static inline int64_t ac_ranks_bytes(int size, int64_t buffer_bytes) {
 
 typedef enum { AC_MEET, AC_ALL_REDUCE, AC_REDUCE_SCATTER, AC_ALL_GATHER, AC_BROADCAST, AC_N_COLLECTIVES } ac_collective;
 
+/* Elements of a call that lie in one row. */
+typedef struct {
+    char *data;
+    int64_t n;
+} ac_rank_part;
+
 typedef struct {
     ac_collective kind;
     ac_combine how;
@@ -72,6 +78,8 @@ typedef struct {
     int64_t n;        /* elements: of `to` for reduce_scatter, else of `from` */
     const char *from; /* of all_reduce it may be `to` */
     char *to;         /* of all_reduce NULL: this rank does not want the result */
+    /* Of all_reduce, in place of `from` and `to`: rows of n elements in all, which the result replaces. */
+    const ac_rank_part *parts;
     int root;
     int divisor;
     uint64_t said;  /* what must be the same in all ranks */
