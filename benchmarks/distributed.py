@@ -9,7 +9,7 @@ Each side has two processes of its own, one thread each, and the sides take turn
 order that rotates; the figure is the median of the rounds' ratios. A collective's time is the mean over calls after a barrier, a step is
 forward, loss, backward and SGD, and of two processes the slower counts. Two processes are also timed apart: at the same time, each with a model of
 its own, so that they share the machine and exchange nothing. ampc and torch are those that are installed, mpi4py runs on the MPI
-that ampc runs on.
+that ampc runs on. Where network namespaces can be made, all-reduces are also timed with each process on a host of its own, over TCP.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator, Optional
 
 import distributed_report as report
+from two_hosts import TwoHosts, why_not
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RANKS = 2
 SIDES = {"ampc": RANKS, "ampc alone": 1, "mpi4py": RANKS, "torch": RANKS, "torch alone": 1}  # and how many processes each has
+ACROSS = {"ampc across": RANKS, "mpi4py across": RANKS}  # with a process on each of two hosts
 TIMED = 0.2  # seconds of calls that are measured
 WIDTH, LAYERS, BATCH = 1024, 4, 64  # of the trained MLP, 16 MB of gradients
 
@@ -142,8 +145,8 @@ def seconds_a_call(f: Callable[[], Any], barrier: Callable[[], Any], calls: int)
 
 def serve(name: str, folder: Path) -> None:
     """Does what `<n>.ask` says, and writes `<n>.<rank>`, until it says nothing. Processes sleep between two commands."""
-    size = SIDES[name]
-    side: Any = WithMpi4py(size) if name == "mpi4py" else WithTorch(name.split()[0], size, folder / "meeting")
+    size = {**SIDES, **ACROSS}[name]
+    side: Any = WithMpi4py(size) if name.startswith("mpi4py") else WithTorch(name.split()[0], size, folder / "meeting")
     cases: dict = {}
     (folder / f"ready.{rank()}").touch()
     for n in range(1 << 30):
@@ -173,14 +176,17 @@ def serve(name: str, folder: Path) -> None:
 class Side:
     """The processes of a side."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, hosts: Optional[TwoHosts] = None) -> None:
         from ampc._process import launcher as _launcher
 
-        self.size, self.folder, self.asked = SIDES[name], folder, 0
+        self.size, self.folder, self.asked = {**SIDES, **ACROSS}[name], folder, 0
         folder.mkdir()
         command = [sys.executable, str(Path(__file__).resolve()), "--serve", name, "--folder", str(folder)]
         env = {**_launcher.environment(self.size, os.environ), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-        self.process = subprocess.Popen(_launcher.command(self.size, command), env=env, start_new_session=True)
+        started = _launcher.command(self.size, command, hosts.hostfile(self.size) if hosts else None)
+        if hosts is not None:
+            env, started = hosts.environment(env), hosts.on_the_first(started)
+        self.process = subprocess.Popen(started, env=env, start_new_session=True)
 
     def is_ready(self) -> None:
         """Waits for its processes."""
@@ -231,24 +237,39 @@ def run(rounds: int, sizes: tuple, width: int, seconds: float) -> dict:
     """Seconds of a call for each side in each round, by case."""
     cases = [("all_reduce", n, ("ampc", "mpi4py", "torch")) for n in sizes] + [("step", width, report.STEPS)]
     found: dict = {"rounds": {}, "load_before": os.getloadavg()[0]}
-    with tempfile.TemporaryDirectory() as place:
-        sides = {name: Side(name, Path(place) / name.replace(" ", "_")) for name in SIDES}
-        try:
-            for side in sides.values():
-                side.is_ready()
-            for kind, amount, names in cases:
-                calls = {name: calls_for(timed(sides, name, kind, amount, 3), seconds) for name in names}
-                found["rounds"][f"{kind} {amount}"] = rows = []
-                for i in range(rounds):
-                    turn = [names[(i + k) % len(names)] for k in range(len(names))]
-                    taken = {name: timed(sides, name, kind, amount, calls[name]) for name in turn}
-                    rows.append({name: taken[name] for name in names})
-                print(f"{kind} {amount}", file=sys.stderr)
-            found["timelines"] = [sides["ampc"].ask("timeline", width) for _ in range(rounds)]
-        finally:
-            for side in sides.values():
-                side.close()
+    with tempfile.TemporaryDirectory() as place, closing({name: Side(name, Path(place) / name.replace(" ", "_")) for name in SIDES}) as sides:
+        for kind, amount, names in cases:
+            found["rounds"][f"{kind} {amount}"] = rounds_of(sides, names, kind, amount, rounds, seconds)
+        found["timelines"] = [sides["ampc"].ask("timeline", width) for _ in range(rounds)]
+    if why_not() is None:
+        with tempfile.TemporaryDirectory() as place, TwoHosts(Path(place)) as hosts, \
+                closing({name: Side(name, Path(place) / name.replace(" ", "_"), hosts) for name in ACROSS}) as sides:
+            found["across"] = {f"all_reduce {n}": rounds_of(sides, tuple(ACROSS), "all_reduce", n, rounds, seconds) for n in sizes}
     return found
+
+
+@contextmanager
+def closing(sides: dict) -> Iterator[dict]:
+    """The sides when all are ready; they end in the end."""
+    try:
+        for side in sides.values():
+            side.is_ready()
+        yield sides
+    finally:
+        for side in sides.values():
+            side.close()
+
+
+def rounds_of(sides: dict, names: tuple, kind: str, amount: int, rounds: int, seconds: float) -> list:
+    """Seconds of a call of each side in each round, whose order rotates."""
+    calls = {name: calls_for(timed(sides, name, kind, amount, 3), seconds) for name in names}
+    rows = []
+    for i in range(rounds):
+        turn = [names[(i + k) % len(names)] for k in range(len(names))]
+        taken = {name: timed(sides, name, kind, amount, calls[name]) for name in turn}
+        rows.append({name: taken[name] for name in names})
+    print(f"{kind} {amount}", file=sys.stderr)
+    return rows
 
 
 def described(found: dict) -> dict:

@@ -3,8 +3,6 @@ what the launcher says. Only the namespaces' own addresses are used."""
 
 import json
 import os
-import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,27 +18,8 @@ from ampc.distributed._hostfile import hosts_of
 
 pytestmark = pytest.mark.cpu
 ROOT_OF_AMPC = os.path.dirname(os.path.dirname(shared_ranks.ampc.__file__))
-NET = "10.213.7."  # in namespaces of our own, so that it is nobody else's
-AGENT = """#!/bin/sh
-# agent HOST COMMAND: what ssh is elsewhere
-case $1 in {net}2|{b}) name={b};; *) name={a};; esac
-shift
-exec ip netns exec $name unshare --uts sh -c "hostname $name; $*"
-"""
-
-
-def why_not():
-    """Why there can be no two hosts here; None where there can."""
-    if launch.mpiexec() is None or not launch.is_open_mpi(launch.mpiexec()):
-        return "needs Open MPI's mpiexec"
-    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("unshare"):
-        return "needs root, iproute2 and unshare"
-    name = f"ampc{os.getpid()}try"
-    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
-    if made.returncode == 0:
-        subprocess.run(["ip", "netns", "del", name], check=True)
-        return None
-    return f"network namespaces cannot be made: {made.stderr.strip()}"
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "benchmarks"))
+from two_hosts import TwoHosts, why_not  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -49,42 +28,20 @@ def hosts(tmp_path_factory):
     why = why_not()
     if why is not None:
         pytest.skip(why)
-    a, b = names = [f"ampc{os.getpid()}{which}" for which in "ab"]
-    folder = tmp_path_factory.mktemp("hosts")
-    agent = folder / "agent"
-    agent.write_text(AGENT.format(a=a, b=b, net=NET))
-    agent.chmod(0o755)
+    with TwoHosts(tmp_path_factory.mktemp("hosts")) as two:
+        def run(size, *args, timeout=120, **variables):
+            env = two.environment({**launch.environment(2, dict(os.environ)), "PYTHONPATH": ROOT_OF_AMPC}) | variables
+            command = [sys.executable, "-m", "ampc", "run", "--nproc", size, "--hostfile", two.hostfile(size), *args]
+            with subprocess.Popen(two.on_the_first(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE, env=env,
+                                  start_new_session=True) as running:
+                try:
+                    out, err = running.communicate(timeout=timeout)
+                except subprocess.TimeoutExpired:
+                    os.killpg(running.pid, signal.SIGKILL)  # mpiexec with it
+                    raise
+            return subprocess.CompletedProcess(command, running.returncode, out, err)
 
-    def ip(*words):
-        subprocess.run(["ip", *words], check=True)
-
-    def run(size, *args, timeout=120, **variables):
-        env = {**launch.environment(2, dict(os.environ)), "PYTHONPATH": ROOT_OF_AMPC, "PRTE_MCA_plm_ssh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include":
-               NET + "0/24", "PRTE_MCA_prte_if_include": NET + "0/24", **variables}
-        (folder / "hosts").write_text("".join(f"{NET}{number} slots={size // 2}\n" for number in (1, 2)))
-        command = [sys.executable, "-m", "ampc", "run", "--nproc", size, "--hostfile", folder / "hosts", *args]
-        inside = f"hostname {a}; exec {shlex.join(map(str, command))}"
-        with subprocess.Popen(["ip", "netns", "exec", a, "unshare", "--uts", "sh", "-c", inside], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, cwd=HERE, env=env, start_new_session=True) as running:
-            try:
-                out, err = running.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
-                os.killpg(running.pid, signal.SIGKILL)  # mpiexec with it
-                raise
-        return subprocess.CompletedProcess(command, running.returncode, out, err)
-
-    try:
-        for name in names:
-            ip("netns", "add", name)
-        ip("link", "add", "cable1", "netns", a, "type", "veth", "peer", "name", "cable2", "netns", b)
-        for number, name in enumerate(names, 1):
-            ip("-n", name, "addr", "add", f"{NET}{number}/24", "dev", f"cable{number}")
-            for link in ("lo", f"cable{number}"):
-                ip("-n", name, "link", "set", link, "up")
         yield run
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
 PROGRAM = """
