@@ -295,3 +295,47 @@ def test_the_private_name_of_load_hooks():
     layer._register_load_state_dict_pre_hook(lambda module, state, prefix, *rest: seen.append(module is layer), with_module=True)
     layer.load_state_dict(layer.state_dict())
     assert seen == [(["bias", "weight"], ""), True]
+
+
+def test_new_takes_sizes_data_and_nothing(torch):
+    """Code for recurrent networks from before `new_zeros` says `x.new(x.size())`: a Size is a size, while a list is data."""
+    for library in (torch, ampc):
+        x = library.arange(6.0).reshape(2, 3)
+        assert tuple(x.new().shape) == (0,) and tuple(x.new().long().shape) == (0,)
+        assert tuple(x.new(x.size()).zero_().shape) == (2, 3) and tuple(x.new(x.shape).shape) == (2, 3)
+        assert x.new([2, 3]).tolist() == [2, 3] == x.new((2, 3)).tolist()
+        assert tuple(x.new(4, 5).shape) == (4, 5) and x.double().new(2).dtype == library.float64
+
+
+def test_a_count_may_be_a_tensor(torch):
+    for library in (torch, ampc):
+        n = library.tensor(3)
+        assert library.linspace(0, 1, n).tolist() == [0, 0.5, 1] == library.linspace(0, 1, steps=n).tolist()
+        assert library.linspace(0, 4, n, dtype=library.int32).tolist() == [0, 2, 4]
+        assert library.logspace(0, 2, n).tolist() == [1, 10, 100]
+
+
+def test_randint_by_names(torch):
+    for library in (torch, ampc):
+        x = library.zeros(200)
+        for drawn in (library.randint(high=3, size=(200,)), library.randint_like(x, high=3)):
+            assert sorted(set(drawn.tolist())) == [0, 1, 2]
+        with pytest.raises(TypeError, match="size"):
+            library.randint(low=1, high=3)
+
+
+def test_bytes_of_what_is_trained_are_a_view_without_history(torch):
+    """Optimizers for 16 bits read and write the bits of parameters."""
+    for library in (torch, ampc):
+        p = library.nn.Parameter(library.ones(3))
+        for source in (p, p * 1):
+            assert not source.view(library.int32).requires_grad and not source.view(library.float16).requires_grad
+        with library.no_grad():
+            p.view(library.int32).bitwise_and_(-65536).add_(1 << 16)
+        assert p.requires_grad and p.is_leaf and p.tolist() == [1.0078125] * 3
+
+
+def test_names_of_torchs_core():
+    assert ampc._C._LinAlgError is ampc.linalg.LinAlgError and ampc._C.Generator is ampc.Generator and ampc._C.Size is ampc.Size
+    with pytest.raises(ampc._C._LinAlgError):
+        ampc.linalg.solve(ampc.zeros(2, 2), ampc.ones(2))

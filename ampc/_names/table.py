@@ -25,6 +25,8 @@ refused: fork wait import_ir_module parse_ir parse_schema
 [torch._C]
 the core of ampc is another one
 is: DispatchKeySet=_library_functions.DispatchKeySet TensorBase=Tensor _TensorBase=Tensor _TensorMeta=Tensor.__class__
+    _LinAlgError=linalg.LinAlgError Generator=Generator default_generator=default_generator memory_format=memory_format
+    layout=layout device=device Size=Size
     _get_accelerator=_library_functions._get_accelerator _get_default_device=_library_functions._get_default_device
     _disabled_torch_function_impl=_library_functions._disabled_torch_function_impl
 enum: DispatchKey(CPU CUDA Meta Autograd AutogradCPU AutogradCUDA AutocastCPU AutocastCUDA AutocastXPU CompositeExplicitAutograd
