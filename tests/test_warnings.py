@@ -74,6 +74,9 @@ except ValueError:
     ("autograd/engine.py", "`grad_variables` is an old name", "ampc.autograd.backward(net(x).sum(), grad_variables=ampc.tensor(1.0)) #!"),
     ("nn/functional.py", "will be broadcast", "F.mse_loss(x, x[0]) #!"),
     ("nn/functional.py", "will be broadcast", "nn.MSELoss()(x, x[0]) #!"),
+    ("nn/functional.py", "will be broadcast", "F.l1_loss(x, x[0]) #!"),
+    ("nn/functional.py", "will be broadcast", "F.smooth_l1_loss(x, x[0]) #!"),
+    ("nn/functional.py", "will be broadcast", "nn.HuberLoss()(x, x[0]) #!"),
     ("nn/_backward_hooks.py", "no input of Linear requires gradients", """
 hooked = nn.Linear(2, 2)
 hooked.register_full_backward_hook(lambda m, i, o: None)
