@@ -339,3 +339,21 @@ def test_names_of_torchs_core():
     assert ampc._C._LinAlgError is ampc.linalg.LinAlgError and ampc._C.Generator is ampc.Generator and ampc._C.Size is ampc.Size
     with pytest.raises(ampc._C._LinAlgError):
         ampc.linalg.solve(ampc.zeros(2, 2), ampc.ones(2))
+
+
+def test_a_class_may_have_a_function_as_its_attribute(torch):
+    """Layers name their convolution or activation so. Only a Tensor's own attribute is a method."""
+    for library in (torch, ampc):
+        class Layer:
+            act, conv, add = library.relu, library.conv2d, library.add
+
+        image = library.ones(1, 1, 2, 2)
+        assert Layer().act(library.tensor([-1.0, 2.0])).tolist() == [0, 2] and Layer.act is library.relu
+        assert Layer().conv(image, weight=image).tolist() == [[[[4]]]]
+        assert Layer().add(library.ones(2), library.ones(2), alpha=2).tolist() == [3, 3]
+
+        class Named(library.Tensor):
+            own = library.Tensor.add
+
+        assert library.ones(2).as_subclass(Named).own(1).tolist() == [2, 2]
+        assert library.Tensor.relu is not library.relu and pickle.loads(pickle.dumps(library.Tensor.relu)) is library.Tensor.relu

@@ -28,7 +28,7 @@ enum { AC_REGION_WORDS = 4 };
 
 /* The module's state. */
 typedef struct {
-    PyTypeObject *tensor, *dtype, *function, *node, *scaler, *storage;
+    PyTypeObject *tensor, *dtype, *function, *method, *node, *scaler, *storage;
     PyObject *dtypes[AC_N_DTYPES];
     PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
     PyTypeObject *results[AC_N_OPS];          /* struct sequences of operators with several results */
