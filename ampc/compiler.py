@@ -21,14 +21,23 @@ def say_once(what: str, text: str) -> None:
 
 
 def compile(model: Optional[Callable] = None, **options: Any) -> Any:
-    """``model`` itself, also as a decorator with or without arguments. torch's options say how it would be translated, which
-    nothing here does; a UserWarning says so once. TypeError for what cannot be called."""
+    """A function itself, and of a module an OptimizedModule, which calls it as its ``_orig_mod``; also as a decorator with or without
+    arguments. torch's options say how it would be translated, which nothing here does; a UserWarning says so once. TypeError for what
+    cannot be called."""
     if model is None:
         return lambda f: compile(f)
     if not callable(model):
         raise TypeError(f"compile: expected a module or a function, got {type(model).__name__}")
-    say_once("compile", "compile: the model is handed back as it is: ampc compiles no models, its core is compiled already (said once)")
-    return model
+    say_that_nothing_is_compiled()
+    from .nn import Module
+    from .nn._optimized import OptimizedModule
+
+    return OptimizedModule(model) if isinstance(model, Module) and not isinstance(model, OptimizedModule) else model
+
+
+def say_that_nothing_is_compiled() -> None:
+    """Once in a process."""
+    say_once("compile", "compile: the model runs as it is: ampc compiles no models, its core is compiled already (said once)")
 
 
 def disable(fn: Optional[Callable] = None, recursive: bool = True, *, reason: Optional[str] = None) -> Any:

@@ -150,12 +150,12 @@ itself: assume_constant_result run forbid_in_graph nonstrict_trace
 decorates: substitute_in_graph
 gives []: list_backends
 nothing: maybe_mark_dynamic reset_code_caches mark_unbacked
-class: OptimizedModule
+is: OptimizedModule=nn._optimized.OptimizedModule
 refused: explain export register_backend optimize_assert
 
 [torch._dynamo.eval_frame]
 ampc compiles nothing; models run as they are, because the core is compiled already
-is: OptimizedModule=_dynamo.OptimizedModule optimize=_dynamo.optimize
+is: OptimizedModule=nn._optimized.OptimizedModule optimize=_dynamo.optimize
 gives False: is_dynamo_supported is_inductor_supported
 refused: export
 

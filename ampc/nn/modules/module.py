@@ -15,7 +15,7 @@ from ..._tensor.gradients import zero_grad
 from ..._tensor.layout import check_format
 from ...amp._regions import call_module
 from ...autograd import no_grad
-from ...compiler import compile as hand_back
+from ...compiler import say_that_nothing_is_compiled
 from ...policy import state as policies
 from .._global_hooks import *  # noqa: F403
 from .._global_hooks import (  # noqa: F401 - libraries read these here
@@ -503,7 +503,7 @@ class Module(HasHooks):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: there is no compiler to run. A UserWarning says so once."""
-        hand_back(self)
+        say_that_nothing_is_compiled()
 
 
 register_module_class(Module)
