@@ -357,3 +357,67 @@ def test_a_class_may_have_a_function_as_its_attribute(torch):
 
         assert library.ones(2).as_subclass(Named).own(1).tolist() == [2, 2]
         assert library.Tensor.relu is not library.relu and pickle.loads(pickle.dumps(library.Tensor.relu)) is library.Tensor.relu
+
+
+SEGMENTS = [({"reduce": "sum", "lengths": [2, 0, 1]}, 0), ({"reduce": "sum", "offsets": [0, 1, 3], "initial": 10}, 0), ({"reduce": "mean", "lengths": [2, 0, 1]}, 0),
+            ({"reduce": "mean", "offsets": [0, 2, 2, 3], "initial": 0}, 0), ({"reduce": "prod", "lengths": [0, 3]}, 0), ({"reduce": "max", "lengths": [1, 2]}, 0),
+            ({"reduce": "amin", "lengths": [[1, 1], [2, 0], [0, 2]], "initial": 0.5}, 1), ({"reduce": "max", "lengths": [1, 1], "unsafe": True}, 0),
+            ({"reduce": "amax", "lengths": [[0, 2], [1, 1], [2, 0]]}, 1)]
+
+
+@pytest.mark.parametrize(("options", "axis"), SEGMENTS, ids=str)
+def test_segments_as_torch(torch, options, axis):
+    found = []
+    for library in (torch, ampc):
+        x = (library.arange(24, dtype=library.float64).reshape(3, 2, 4) * 0.37).sin().requires_grad_()
+        where = {name: library.tensor(v) if isinstance(v, list) else v for name, v in options.items()}
+        y = library._segment_reduce(x, axis=axis, **where)
+        library.where(y.isfinite(), y * library.arange(y.numel()).reshape(y.shape), 0).sum().backward()
+        found.append((y.detach(), x.grad))
+    for mine, theirs in zip(found[1], found[0]):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-12)
+
+
+def test_segments_that_do_not_fit(torch):
+    for library in (torch, ampc):
+        x = library.ones(3)
+        for wrong in ({"lengths": library.tensor([1, 1])}, {"lengths": library.tensor([4, -1])}, {}, {"lengths": library.tensor([[3]])}):
+            with pytest.raises(RuntimeError):
+                library._segment_reduce(x, "sum", **wrong)
+        with pytest.raises(RuntimeError, match="median"):
+            library._segment_reduce(x, "median", lengths=library.tensor([3]))
+
+
+def test_indices_of_sparse_matrices(torch):
+    for library in (torch, ampc):
+        crow = library._convert_indices_from_coo_to_csr(library.tensor([0, 0, 2]), 4)
+        assert crow.tolist() == [0, 2, 2, 3, 3] and crow.dtype == library.int64
+        assert library._convert_indices_from_coo_to_csr(library.tensor([1]), 2, out_int32=True).dtype == library.int32
+        assert library._convert_indices_from_csr_to_coo(crow, library.tensor([5, 6, 7])).tolist() == [[0, 0, 2], [5, 6, 7]]
+        turned = library._convert_indices_from_csr_to_coo(crow, library.tensor([5, 6, 7]), transpose=True, out_int32=True)
+        assert turned.tolist() == [[5, 6, 7], [0, 0, 2]] and turned.dtype == library.int32
+
+
+def test_masks_of_attention_are_merged(torch):
+    results = []
+    for library in (torch, ampc):
+        attention, query = library.nn.MultiheadAttention(4, 2), library.ones(3, 2, 4)
+        square, cube, padding = library.eye(2), library.arange(24.0).reshape(6, 2, 2), library.tensor([[0.0, 1], [2, 3], [4, 5]])
+        results.append([(None if mask is None else mask.tolist(), kind) for mask, kind in (
+            attention.merge_masks(a, p, query) for a in (None, square, cube) for p in (None, padding))])
+    assert results[0] == results[1]
+
+
+def test_a_layer_of_ones_own_that_waits_for_its_input_is_loaded_waiting():
+    """A state dict of such a layer may hold a parameter without a size."""
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.UninitializedParameter()
+
+        def _save_to_state_dict(self, destination, prefix, keep_vars):
+            destination[prefix + "weight"] = self.weight
+
+    layer = Layer()
+    layer.load_state_dict(Layer().state_dict())
+    assert isinstance(layer.weight, nn.UninitializedParameter)

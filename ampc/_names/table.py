@@ -18,7 +18,9 @@ is: torch=. Stream=cuda.Stream Event=cuda.Event classes=ops.classes legacy_conti
     sym_int=_library_functions.sym_int sym_float=_library_functions.sym_float sym_max=_library_functions.sym_max sym_min=_library_functions.sym_min
     sym_not=_library_functions.sym_not sym_ite=_library_functions.sym_ite sym_sum=_library_functions.sym_sum sym_sqrt=_library_functions.sym_sqrt
     cond=_library_functions.cond while_loop=_library_functions.while_loop get_device_module=_library_functions.get_device_module
-    _shape_as_tensor=_library_functions._shape_as_tensor
+    _shape_as_tensor=_library_functions._shape_as_tensor _segment_reduce=segment_reduce
+    _convert_indices_from_coo_to_csr=_library_functions._convert_indices_from_coo_to_csr
+    _convert_indices_from_csr_to_coo=_library_functions._convert_indices_from_csr_to_coo
 class: SymInt SymFloat SymBool ScriptFunction CompilationUnit PyTorchFileReader PyTorchFileWriter
 refused: fork wait import_ir_module parse_ir parse_schema
 

@@ -32,7 +32,7 @@ from .._global_hooks import (  # noqa: F401 - libraries read these here
 )
 from .._loading import _EXTRA_STATE_KEY_SUFFIX, Metadata, _IncompatibleKeys, load_into, load_planned, plan_own
 from .._module_hooks import NONE, SELDOM_USED, HasHooks, made_when_used
-from ..parameter import Buffer, Parameter
+from ..parameter import Buffer, Parameter, is_lazy
 
 if TYPE_CHECKING:
     from typing import Protocol, TypeVar
@@ -472,6 +472,8 @@ class Module(HasHooks):
             self.set_extra_state(value)
             return
         own = self.__dict__[kind][name]
+        if is_lazy(own) and is_lazy(value):
+            return  # it stays as it is
         with no_grad():
             if not assign:
                 own.copy_(value)
