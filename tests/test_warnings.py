@@ -38,9 +38,9 @@ except KeyError:
     pass"""),
     ("nn/init.py", "is the older name of nn.init.uniform_", "nn.init.uniform(x) #!"),
     ("nn/modules/activation.py", "is an old name of `min_val`", "nn.Hardtanh(min_value=0.0) #!"),
-    ("compiler.py", "as it is: ampc", "ampc.compiler._said.clear()\nmodel = ampc.compile(net) #!\nmodel = ampc.compile(net)"),
-    ("compiler.py", "as it is: ampc", "ampc.compiler._said.clear()\nmodel = ampc.jit.script(net) #!\nmodel = ampc.jit.trace(net, x)"),
-    ("compiler.py", "as it is: ampc", "ampc.compiler._said.clear()\nnet.compile() #!"),
+    ("_messages/once.py", "as it is: ampc", "ampc._messages.once._said.clear()\nmodel = ampc.compile(net) #!\nmodel = ampc.compile(net)"),
+    ("_messages/once.py", "as it is: ampc", "ampc._messages.once._said.clear()\nmodel = ampc.jit.script(net) #!\nmodel = ampc.jit.trace(net, x)"),
+    ("_messages/once.py", "as it is: ampc", "ampc._messages.once._said.clear()\nnet.compile() #!"),
     ("profiler/__init__.py", "those of queueing them", """
 count = ampc._C._cuda_count
 ampc._C._cuda_count = lambda: 1

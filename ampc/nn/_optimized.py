@@ -12,7 +12,7 @@ class OptimizedModule(Module):
     """A module that calls another, its ``_orig_mod``, and has that one's attributes. So parameters' names begin with ``_orig_mod.``, as in
     torch's checkpoints of compiled models. It is not of the other's class."""
 
-    def __init__(self, mod: Module, dynamo_ctx: Any = None) -> None:
+    def __init__(self, mod: Module) -> None:
         super().__init__()
         del self.__dict__["training"]  # the other's is asked
         self._modules["_orig_mod"] = mod

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 from ... import _C
 from ..._C import Tensor
 from ..._messages.model_names import register_module_class
+from ..._messages.once import say_that_nothing_is_compiled
 from ..._tensor import creation as make
 from ..._tensor.device import check_device, parse_to
 from ..._tensor.gradients import zero_grad
 from ..._tensor.layout import check_format
 from ...amp._regions import call_module
 from ...autograd import no_grad
-from ...compiler import say_that_nothing_is_compiled
 from ...policy import state as policies
 from .._global_hooks import *  # noqa: F403
 from .._global_hooks import (  # noqa: F401 - libraries read these here
