@@ -433,3 +433,11 @@ def test_an_open_empty_file_is_written_and_not_replaced(tmp_path):
         with open(f.name, "rb") as before:
             ampc.save({"x": ampc.zeros(2)}, f.name)  # a checkpoint is not overwritten, but replaced by a whole one
             assert ampc.load(before)["x"].tolist() == [1, 1] and ampc.load(f.name)["x"].tolist() == [0, 0]
+
+
+def test_an_open_file_is_whole_after_save(tmp_path):
+    """Its name may be given to somebody else before it is closed."""
+    for form in ("ampc", "torch"):
+        with open(tmp_path / form, "wb") as f:
+            ampc.save({"x": ampc.ones(2)}, f, format=form)
+            assert ampc.load(tmp_path / form)["x"].tolist() == [1, 1]
