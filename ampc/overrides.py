@@ -28,8 +28,8 @@ class TorchFunctionMode:
 
     def __enter__(self: _Mode) -> _Mode:
         say_once(f"mode {type(self).__module__}.{type(self).__qualname__}",
-                 f"{type(self).__name__}.__torch_function__ is never called: ampc's functions cannot be intercepted, and run as they do without. For a "
-                 "default device use set_default_device, for counts utils.flop_counter.FlopCounterMode, for diagnosis ampc.doctor (said once)")
+                 f"{type(self).__name__}.__torch_function__ is never called: ampc's functions cannot be intercepted, and run as they do without. For "
+                 "a default device use set_default_device, for counts utils.flop_counter.FlopCounterMode, for diagnosis ampc.doctor (said once)")
         return self
 
     def __exit__(self, *exc: object) -> None:

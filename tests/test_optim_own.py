@@ -72,24 +72,28 @@ def test_a_class_that_steps_by_super_keeps_the_state_of_the_class_below():
 
 def test_loading_calls_setstate_with_the_loaded_state(torch):
     """A class corrects there what it has loaded. Hooks stay."""
-    found = []
-    for library in (torch, ampc):
-        def corrected(self, state):
-            library.optim.Optimizer.__setstate__(self, state)
-            calls.append(sorted(state))
-            for group in self.param_groups:
-                for p in group["params"]:
-                    self.state[p]["momentum"] = self.state[p]["momentum"].double()
-
-        calls, hooked = [], []
-        (p, _), optimizer = stepped(library, own(library, __setstate__=corrected))
-        optimizer.register_load_state_dict_post_hook(lambda opt: hooked.append(opt.state[p]["momentum"].dtype == library.float64))
-        optimizer.register_step_post_hook(lambda *given: hooked.append("step"))
-        optimizer.load_state_dict(optimizer.state_dict())
-        optimizer.step()
-        found.append((calls, hooked, dtypes(library, dict(optimizer.state[p])), p.tolist()))
+    found = [loaded_and_stepped(library) for library in (torch, ampc)]
     assert found[0] == found[1]
     assert found[1][0] == [["param_groups", "state"]] and found[1][1] == [True, "step"]
+
+
+def loaded_and_stepped(library):
+    """What an optimizer whose __setstate__ corrects its state calls, notes and computes."""
+    calls, hooked = [], []
+
+    def corrected(self, state):
+        library.optim.Optimizer.__setstate__(self, state)
+        calls.append(sorted(state))
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["momentum"] = self.state[p]["momentum"].double()
+
+    (p, _), optimizer = stepped(library, own(library, __setstate__=corrected))
+    optimizer.register_load_state_dict_post_hook(lambda opt: hooked.append(opt.state[p]["momentum"].dtype == library.float64))
+    optimizer.register_step_post_hook(lambda *given: hooked.append("step"))
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.step()
+    return calls, hooked, dtypes(library, dict(optimizer.state[p])), p.tolist()
 
 
 def test_groups_share_after_loading_what_they_shared_before(torch):

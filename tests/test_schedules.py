@@ -116,7 +116,7 @@ def test_a_plateau_lowers_groups_that_came_later(torch):
         opt.add_param_group({"params": [T.nn.Parameter(T.zeros(1))]})
         with pytest.raises(RuntimeError, match="min_lr"):
             for_each.step(1.0)
-        schedule._reduce_lr = lambda epoch: opt.param_groups[-1].update(lr=float(epoch))
+        schedule._reduce_lr = lambda epoch, opt=opt: opt.param_groups[-1].update(lr=float(epoch))
         schedule.step(1.0)
         seen.append([*rows, [g["lr"] for g in opt.param_groups], schedule.mode_worse, schedule.default_min_lr])
     for mine, theirs in zip(*seen):

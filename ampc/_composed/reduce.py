@@ -71,22 +71,22 @@ def segment_reduce(data: Tensor, reduce: str, *, lengths: Optional[Tensor] = Non
     if (lengths is None) == (offsets is None):
         raise RuntimeError("segment_reduce: give `lengths` or `offsets`, and not both")
     axis, size = wrap_dim(axis, data.ndim, "segment_reduce"), data.shape[axis]
-    lengths = lengths if offsets is None else offsets.diff()
-    if tuple(lengths.shape[:-1]) != tuple(data.shape[:axis]) or lengths.ndim != axis + 1:
-        raise RuntimeError(f"segment_reduce: data of shape {list(data.shape)} and axis {axis} need lengths of shape {[*data.shape[:axis], 'segments']}, "
-                           f"got {list(lengths.shape)}")
-    if not unsafe and (lengths.amin() < 0 or (lengths.sum(-1) != size).any()).item():
+    sizes: Any = lengths if offsets is None else offsets.diff()
+    if tuple(sizes.shape[:-1]) != tuple(data.shape[:axis]) or sizes.ndim != axis + 1:
+        need = [*data.shape[:axis], "segments"]
+        raise RuntimeError(f"segment_reduce: data of shape {list(data.shape)}, axis {axis}, needs lengths of shape {need}, got {list(sizes.shape)}")
+    if not unsafe and (sizes.amin() < 0 or (sizes.sum(-1) != size).any()).item():
         raise RuntimeError(f"segment_reduce: the lengths along the axis must be 0 or more, and add up to {size}; or pass unsafe=True")
     operation, begin = _SEGMENTS[reduce]
     start = begin if initial is None else initial
     rest = (1,) * (data.ndim - axis - 1)
-    ends, positions = lengths.cumsum(-1), make.arange(size, device=data.device).expand(data.shape[:axis + 1])
+    ends, positions = sizes.cumsum(-1), make.arange(size, device=data.device).expand(data.shape[:axis + 1])
     segment = _ops.searchsorted(ends, positions.contiguous(), right=True)  # behind the last end lies one segment more
-    room = make.full((*lengths.shape[:-1], lengths.shape[-1] + 1, *data.shape[axis + 1:]), start, dtype=data.dtype, device=data.device)
-    y = room.scatter_reduce(axis, segment.reshape(*segment.shape, *rest).expand(data.shape), data, operation).narrow(axis, 0, lengths.shape[-1])
+    room = make.full((*sizes.shape[:-1], sizes.shape[-1] + 1, *data.shape[axis + 1:]), start, dtype=data.dtype, device=data.device)
+    y = room.scatter_reduce(axis, segment.reshape(*segment.shape, *rest).expand(data.shape), data, operation).narrow(axis, 0, sizes.shape[-1])
     if reduce != "mean":
         return y
-    count = lengths.reshape(*lengths.shape, *rest)
+    count = sizes.reshape(*sizes.shape, *rest)
     return y / count if initial is None else _ops.where(count == 0, y, y / count.clamp(min=1))
 
 

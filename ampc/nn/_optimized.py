@@ -21,7 +21,7 @@ class OptimizedModule(Module):
         return self._modules["_orig_mod"](*args, **kwargs)
 
     @property
-    def training(self) -> bool:  # type: ignore[override]
+    def training(self) -> bool:
         """The other module's."""
         return self._orig_mod.training
 

@@ -421,7 +421,8 @@ METHOD(detach_) {
     return Py_NewRef(self);
 }
 
-/* _view_dtype(dtype): the same bytes read as another dtype, without history; the last dimension grows or shrinks with its size */
+/* _view_dtype(dtype): the same bytes read as another dtype, without history; the last dimension grows or shrinks with
+ * its size */
 METHOD(view_dtype) {
     SELF;
     ac_dtype dtype;

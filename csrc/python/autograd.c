@@ -488,15 +488,10 @@ static PyGetSetDef node_getset[] = {{"next_functions", node_next, NULL, "((node,
                                     {"compute_dtype", node_compute, NULL, "The dtype autocast chose, or None.", NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};
 static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."}, {NULL, NULL, 0, NULL}};
-static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},
-                                   {Py_tp_repr, node_repr},
-                                   {Py_tp_getattro, node_get},
-                                   {Py_tp_setattro, node_set},
-                                   {Py_tp_hash, node_hash},
-                                   {Py_tp_richcompare, node_compare},
-                                   {Py_tp_getset, node_getset},
-                                   {Py_tp_methods, node_methods},
-                                   {0, NULL}};
+static PyType_Slot node_slots[] = {
+    {Py_tp_dealloc, node_dealloc}, {Py_tp_repr, node_repr},       {Py_tp_getattro, node_get},
+    {Py_tp_setattro, node_set},    {Py_tp_hash, node_hash},       {Py_tp_richcompare, node_compare},
+    {Py_tp_getset, node_getset},   {Py_tp_methods, node_methods}, {0, NULL}};
 static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0, Py_TPFLAGS_DEFAULT, node_slots};
 
 static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},

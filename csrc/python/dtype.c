@@ -46,7 +46,9 @@ static PyObject *get_numpy_dtype(PyObject *self, void *unused) {
     return result;
 }
 
-static PyObject *repr(PyObject *self) { return PyUnicode_FromFormat("%U.%s", ac_py->home, ac_dtypes[DTYPE_OF(self)].name); }
+static PyObject *repr(PyObject *self) {
+    return PyUnicode_FromFormat("%U.%s", ac_py->home, ac_dtypes[DTYPE_OF(self)].name);
+}
 
 /* _home() and _set_home(name): of which package dtypes and sizes show themselves; torch where that is what a script
  * has imported, because libraries read dtypes from their texts. */
@@ -205,7 +207,8 @@ static int add_dtype(PyObject *module, int i) {
 int ac_dtype_type_init(PyObject *module) {
     ac_py->dtype = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
     ac_py->home = PyUnicode_FromString("ampc");
-    if (!ac_py->dtype || !ac_py->home || PyModule_AddObjectRef(module, "dtype", (PyObject *)ac_py->dtype) < 0) return -1;
+    if (!ac_py->dtype || !ac_py->home || PyModule_AddObjectRef(module, "dtype", (PyObject *)ac_py->dtype) < 0)
+        return -1;
     ac_py->dtype->tp_new = NULL; /* there are no others than the table's */
     for (int i = 0; i < AC_N_DTYPES; i++)
         if (add_dtype(module, i) < 0) return -1;

@@ -334,7 +334,8 @@ int ac_functions_init(PyObject *module) {
     ac_py->function = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
     ac_py->method = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec_of_method, NULL);
     ac_py->functions = PyDict_New();
-    if (!ac_py->function || !ac_py->method || !ac_py->functions || PyModule_AddFunctions(module, functions) < 0) return -1;
+    if (!ac_py->function || !ac_py->method || !ac_py->functions || PyModule_AddFunctions(module, functions) < 0)
+        return -1;
     for (int op = 0; op < AC_N_OPS; op++) {
         char in_place[40];
         if (intern_names((ac_op)op) < 0 || make_result_type((ac_op)op) < 0) return -1;
