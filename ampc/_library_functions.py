@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import Any, Callable, List, Optional, Tuple, Type
 
-from . import _C
+from . import _C, _ops
 from ._C import Tensor
 from ._tensor.device import check_device, device, get_default_device, layout
 
@@ -170,6 +170,24 @@ def _shape_as_tensor(input: Tensor) -> Tensor:
     from ._tensor.creation import tensor
 
     return tensor(list(input.shape), dtype=_C.int64, device="cpu")
+
+
+# -- sparse matrices' indices, which libraries of graphs keep as dense tensors -----------------------------------------
+
+
+def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
+    """Of sorted rows, how many there are before each of ``size`` rows and in all."""
+    from ._tensor.creation import arange
+
+    return _ops.searchsorted(input, arange(size + 1, dtype=input.dtype, device=input.device), out_int32=out_int32)
+
+
+def _convert_indices_from_csr_to_coo(crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False) -> Tensor:
+    """Rows and columns, [2, entries], from where each row begins and the columns."""
+    from ._tensor.creation import arange
+
+    rows = arange(crow_indices.numel() - 1, device=crow_indices.device).repeat_interleave(crow_indices.diff())
+    return _ops.stack([col_indices, rows] if transpose else [rows, col_indices]).to(_C.int32 if out_int32 else _C.int64)
 
 
 # -- control flow ------------------------------------------------------------------------------------------------------

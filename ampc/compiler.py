@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, List, Optional, Set
+from typing import Any, Callable, Iterator, List, Optional
 
-from ._messages.callers import warn
+from ._messages.once import say_that_nothing_is_compiled
 from ._names.missing import absent_from
+from .nn import Module
+from .nn._optimized import OptimizedModule
 
 __all__ = ["compile", "disable", "is_compiling", "is_dynamo_compiling", "reset", "set_stance"]
 
-_said: Set[str] = set()
-
-
-def say_once(what: str, text: str) -> None:
-    """A UserWarning for the script's line, the first time in a process that ``what`` is asked for."""
-    if what not in _said:
-        _said.add(what)
-        warn(text)
-
 
 def compile(model: Optional[Callable] = None, **options: Any) -> Any:
-    """``model`` itself, also as a decorator with or without arguments. torch's options say how it would be translated, which
-    nothing here does; a UserWarning says so once. TypeError for what cannot be called."""
+    """A function itself, and of a module an OptimizedModule, which calls it as its ``_orig_mod``; also as a decorator with or without
+    arguments. torch's options say how it would be translated, which nothing here does; a UserWarning says so once. TypeError for what
+    cannot be called."""
     if model is None:
         return lambda f: compile(f)
     if not callable(model):
         raise TypeError(f"compile: expected a module or a function, got {type(model).__name__}")
-    say_once("compile", "compile: the model is handed back as it is: ampc compiles no models, its core is compiled already (said once)")
-    return model
+    say_that_nothing_is_compiled()
+    return OptimizedModule(model) if isinstance(model, Module) and not isinstance(model, OptimizedModule) else model
 
 
 def disable(fn: Optional[Callable] = None, recursive: bool = True, *, reason: Optional[str] = None) -> Any:

@@ -3,8 +3,8 @@
 import builtins
 from typing import Any, Callable, List, NoReturn, Optional, Union, get_args, get_origin
 
+from ._messages.once import say_once
 from ._names.missing import absent_from
-from .compiler import say_once
 from .nn import Module
 
 __all__ = ["Final", "ScriptModule", "annotate", "export", "freeze", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",

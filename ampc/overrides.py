@@ -1,5 +1,5 @@
 """torch.overrides's names. ``__torch_function__`` is never called: the core reads arguments in C, and asking each for it would slow small calls.
-So no object is said to have one, and modes are refused when they are entered."""
+So no object is said to have one, and a mode is told of with a warning when it is entered."""
 
 from __future__ import annotations
 
@@ -8,27 +8,32 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Dict, NoReturn, Optional, Set, TypeVar
 
 from ._C import Tensor
+from ._messages.once import say_once
 from ._names.missing import absent_from
 
 __all__ = ["BaseTorchFunctionMode", "TorchFunctionMode", "get_ignored_functions", "get_overridable_functions", "handle_torch_function",
            "has_torch_function", "is_tensor_like", "is_tensor_method_or_property", "resolve_name", "wrap_torch_function"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_Mode = TypeVar("_Mode", bound="TorchFunctionMode")
 
 
 class TorchFunctionMode:
-    """A base class for modes that intercept every function of the namespace. To enter one is a NotImplementedError."""
+    """A base class for modes that intercept every function of the namespace. Here none is intercepted: what runs within a mode runs as it does
+    without, and a UserWarning says so, once for each class of modes."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[dict] = None) -> Any:
         """What a subclass defines; never called."""
         raise NotImplementedError("__torch_function__ is not called in ampc")
 
-    def __enter__(self) -> NoReturn:
-        raise NotImplementedError(f"{type(self).__name__}: ampc's functions cannot be intercepted. For a default device use set_default_device, for "
-                                  "counts utils.flop_counter.FlopCounterMode, for diagnosis ampc.doctor")
+    def __enter__(self: _Mode) -> _Mode:
+        say_once(f"mode {type(self).__module__}.{type(self).__qualname__}",
+                 f"{type(self).__name__}.__torch_function__ is never called: ampc's functions cannot be intercepted, and run as they do without. For "
+                 "a default device use set_default_device, for counts utils.flop_counter.FlopCounterMode, for diagnosis ampc.doctor (said once)")
+        return self
 
     def __exit__(self, *exc: object) -> None:
-        """Never reached."""
+        """Nothing."""
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):

@@ -548,3 +548,33 @@ def test_nodes_as_torchs(torch, what):
         return notes, None if x.grad is None or x.grad is x else x.grad.tolist(), [w.category for w in told]
 
     assert outcome(ampc) == outcome(torch)
+
+
+def test_a_node_has_what_its_function_noted(torch):
+    """ctx and grad_fn are one object in torch: libraries read there what forward chose, and change it before backward."""
+    for library in (torch, ampc):
+        class Scaled(library.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.factor = 3
+                ctx.save_for_backward(x)
+                return x * 3
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * ctx.factor
+
+        x = library.ones(2, requires_grad=True)
+        y = Scaled.apply(x)
+        assert y.grad_fn.factor == 3 and y.grad_fn.needs_input_grad == (True,) and y.grad_fn.saved_tensors[0].tolist() == [1, 1]
+        y.grad_fn.factor = 5
+        y.grad_fn.other = "note"
+        assert y.grad_fn.other == "note" and not hasattr(y.grad_fn, "nothing")
+        y.sum().backward()
+        assert x.grad.tolist() == [5, 5]
+        del y.grad_fn.other
+        assert not hasattr(y.grad_fn, "other")
+        other = (x * 2).grad_fn
+        with pytest.raises(AttributeError, match="nothing"):
+            other.nothing = 1
+        assert not hasattr(other, "nothing")

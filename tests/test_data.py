@@ -1,6 +1,7 @@
 """Datasets, samplers, and the loader: what it gives, with and without worker processes, and what it leaves behind."""
 
 import collections
+import itertools
 import os
 import signal
 import subprocess
@@ -36,6 +37,28 @@ class Stream(D.IterableDataset):
         if info is None or not self.share:
             return iter(range(self.n))
         return iter(range(info.id, self.n, info.num_workers))
+
+
+class Resets:
+    """Its own iterator, which `__iter__` sets to the beginning."""
+
+    def __init__(self, n):
+        self.n, self.asked = n, 0
+
+    def __iter__(self):
+        self.i = 0
+        return self
+
+    def __next__(self):
+        self.asked += 1
+        if self.i == self.n:
+            raise StopIteration
+        self.i += 1
+        return float(self.i)
+
+
+class Resetting(Resets, D.IterableDataset):
+    """A dataset of it."""
 
 
 def flat(loader):
@@ -451,3 +474,21 @@ def test_ctrl_c_while_an_iterator_dies_is_not_lost():
             time.sleep(2)
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": None}, {"batch_size": 3, "drop_last": True}, {"batch_size": 2, "num_workers": 1}],
+                         ids=["batches", "samples", "whole batches", "worker"])
+def test_a_dataset_that_is_its_own_iterator_is_begun_once_an_epoch(torch, options):
+    dataset = Resetting(5)
+    loader = D.DataLoader(dataset, **options)
+    want = [[1, 2], [3, 4], [5]] if options["batch_size"] == 2 else [[1, 2, 3]] if options["batch_size"] == 3 else [[i] for i in (1, 2, 3, 4, 5)]
+    for _ in range(2):
+        assert [b.reshape(-1).tolist() if isinstance(b, ampc.Tensor) else [b] for b in itertools.islice(loader, 9)] == want
+
+    class Theirs(Resets, torch.utils.data.IterableDataset):
+        """The same of torch's."""
+
+    if not options.get("num_workers"):
+        theirs = Theirs(5)
+        assert [b.reshape(-1).tolist() if isinstance(b, torch.Tensor) else [b] for b in torch.utils.data.DataLoader(theirs, **options)] == want
+        assert dataset.asked == 2 * theirs.asked  # at the end, no further sample is asked for

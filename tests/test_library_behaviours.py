@@ -295,3 +295,129 @@ def test_the_private_name_of_load_hooks():
     layer._register_load_state_dict_pre_hook(lambda module, state, prefix, *rest: seen.append(module is layer), with_module=True)
     layer.load_state_dict(layer.state_dict())
     assert seen == [(["bias", "weight"], ""), True]
+
+
+def test_new_takes_sizes_data_and_nothing(torch):
+    """Code for recurrent networks from before `new_zeros` says `x.new(x.size())`: a Size is a size, while a list is data."""
+    for library in (torch, ampc):
+        x = library.arange(6.0).reshape(2, 3)
+        assert tuple(x.new().shape) == (0,) and tuple(x.new().long().shape) == (0,)
+        assert tuple(x.new(x.size()).zero_().shape) == (2, 3) and tuple(x.new(x.shape).shape) == (2, 3)
+        assert x.new([2, 3]).tolist() == [2, 3] == x.new((2, 3)).tolist()
+        assert tuple(x.new(4, 5).shape) == (4, 5) and x.double().new(2).dtype == library.float64
+
+
+def test_a_count_may_be_a_tensor(torch):
+    for library in (torch, ampc):
+        n = library.tensor(3)
+        assert library.linspace(0, 1, n).tolist() == [0, 0.5, 1] == library.linspace(0, 1, steps=n).tolist()
+        assert library.linspace(0, 4, n, dtype=library.int32).tolist() == [0, 2, 4]
+        assert library.logspace(0, 2, n).tolist() == [1, 10, 100]
+
+
+def test_randint_by_names(torch):
+    for library in (torch, ampc):
+        x = library.zeros(200)
+        for drawn in (library.randint(high=3, size=(200,)), library.randint_like(x, high=3)):
+            assert sorted(set(drawn.tolist())) == [0, 1, 2]
+        with pytest.raises(TypeError, match="size"):
+            library.randint(low=1, high=3)
+
+
+def test_bytes_of_what_is_trained_are_a_view_without_history(torch):
+    """Optimizers for 16 bits read and write the bits of parameters."""
+    for library in (torch, ampc):
+        p = library.nn.Parameter(library.ones(3))
+        for source in (p, p * 1):
+            assert not source.view(library.int32).requires_grad and not source.view(library.float16).requires_grad
+        with library.no_grad():
+            p.view(library.int32).bitwise_and_(-65536).add_(1 << 16)
+        assert p.requires_grad and p.is_leaf and p.tolist() == [1.0078125] * 3
+
+
+def test_names_of_torchs_core():
+    assert ampc._C._LinAlgError is ampc.linalg.LinAlgError and ampc._C.Generator is ampc.Generator and ampc._C.Size is ampc.Size
+    with pytest.raises(ampc._C._LinAlgError):
+        ampc.linalg.solve(ampc.zeros(2, 2), ampc.ones(2))
+
+
+def test_a_class_may_have_a_function_as_its_attribute(torch):
+    """Layers name their convolution or activation so. Only a Tensor's own attribute is a method."""
+    for library in (torch, ampc):
+        class Layer:
+            act, conv, add = library.relu, library.conv2d, library.add
+
+        image = library.ones(1, 1, 2, 2)
+        assert Layer().act(library.tensor([-1.0, 2.0])).tolist() == [0, 2] and Layer.act is library.relu
+        assert Layer().conv(image, weight=image).tolist() == [[[[4]]]]
+        assert Layer().add(library.ones(2), library.ones(2), alpha=2).tolist() == [3, 3]
+
+        class Named(library.Tensor):
+            own = library.Tensor.add
+
+        assert library.ones(2).as_subclass(Named).own(1).tolist() == [2, 2]
+        assert library.Tensor.relu is not library.relu and pickle.loads(pickle.dumps(library.Tensor.relu)) is library.Tensor.relu
+
+
+SEGMENTS = [({"reduce": "sum", "lengths": [2, 0, 1]}, 0), ({"reduce": "sum", "offsets": [0, 1, 3], "initial": 10}, 0), ({"reduce": "mean", "lengths": [2, 0, 1]}, 0),
+            ({"reduce": "mean", "offsets": [0, 2, 2, 3], "initial": 0}, 0), ({"reduce": "prod", "lengths": [0, 3]}, 0), ({"reduce": "max", "lengths": [1, 2]}, 0),
+            ({"reduce": "amin", "lengths": [[1, 1], [2, 0], [0, 2]], "initial": 0.5}, 1), ({"reduce": "max", "lengths": [1, 1], "unsafe": True}, 0),
+            ({"reduce": "amax", "lengths": [[0, 2], [1, 1], [2, 0]]}, 1)]
+
+
+@pytest.mark.parametrize(("options", "axis"), SEGMENTS, ids=str)
+def test_segments_as_torch(torch, options, axis):
+    found = []
+    for library in (torch, ampc):
+        x = (library.arange(24, dtype=library.float64).reshape(3, 2, 4) * 0.37).sin().requires_grad_()
+        where = {name: library.tensor(v) if isinstance(v, list) else v for name, v in options.items()}
+        y = library._segment_reduce(x, axis=axis, **where)
+        library.where(y.isfinite(), y * library.arange(y.numel()).reshape(y.shape), 0).sum().backward()
+        found.append((y.detach(), x.grad))
+    for mine, theirs in zip(found[1], found[0]):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-12)
+
+
+def test_segments_that_do_not_fit(torch):
+    for library in (torch, ampc):
+        x = library.ones(3)
+        for wrong in ({"lengths": library.tensor([1, 1])}, {"lengths": library.tensor([4, -1])}, {}, {"lengths": library.tensor([[3]])}):
+            with pytest.raises(RuntimeError):
+                library._segment_reduce(x, "sum", **wrong)
+        with pytest.raises(RuntimeError, match="median"):
+            library._segment_reduce(x, "median", lengths=library.tensor([3]))
+
+
+def test_indices_of_sparse_matrices(torch):
+    for library in (torch, ampc):
+        crow = library._convert_indices_from_coo_to_csr(library.tensor([0, 0, 2]), 4)
+        assert crow.tolist() == [0, 2, 2, 3, 3] and crow.dtype == library.int64
+        assert library._convert_indices_from_coo_to_csr(library.tensor([1]), 2, out_int32=True).dtype == library.int32
+        assert library._convert_indices_from_csr_to_coo(crow, library.tensor([5, 6, 7])).tolist() == [[0, 0, 2], [5, 6, 7]]
+        turned = library._convert_indices_from_csr_to_coo(crow, library.tensor([5, 6, 7]), transpose=True, out_int32=True)
+        assert turned.tolist() == [[5, 6, 7], [0, 0, 2]] and turned.dtype == library.int32
+
+
+def test_masks_of_attention_are_merged(torch):
+    results = []
+    for library in (torch, ampc):
+        attention, query = library.nn.MultiheadAttention(4, 2), library.ones(3, 2, 4)
+        square, cube, padding = library.eye(2), library.arange(24.0).reshape(6, 2, 2), library.tensor([[0.0, 1], [2, 3], [4, 5]])
+        results.append([(None if mask is None else mask.tolist(), kind) for mask, kind in (
+            attention.merge_masks(a, p, query) for a in (None, square, cube) for p in (None, padding))])
+    assert results[0] == results[1]
+
+
+def test_a_layer_of_ones_own_that_waits_for_its_input_is_loaded_waiting():
+    """A state dict of such a layer may hold a parameter without a size."""
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.UninitializedParameter()
+
+        def _save_to_state_dict(self, destination, prefix, keep_vars):
+            destination[prefix + "weight"] = self.weight
+
+    layer = Layer()
+    layer.load_state_dict(Layer().state_dict())
+    assert isinstance(layer.weight, nn.UninitializedParameter)

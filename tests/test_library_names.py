@@ -172,7 +172,7 @@ def test_a_script_imports_them_and_is_told_once_of_compile(tmp_path):
     assert got.stdout.startswith("torch.fx.symbolic_trace: torch.fx tracing is not in ampc; ")
     said = [row for row in got.stderr.split("\n") if "Warning" in row]
     assert [row.partition(": UserWarning: ")[0] for row in said] == ["script.py:12", "script.py:14"]
-    assert "compile: the model is handed back as it is" in said[0] and "jit.script: the model is handed back as it is" in said[1]
+    assert "compile: the model runs as it is" in said[0] and "jit.script: the model is handed back as it is" in said[1]
 
 
 # -- small functions, beside torch ---------------------------------------------------------------------------------------

@@ -172,7 +172,8 @@ def test_accelerator():
 
 def test_nothing_to_compile():
     model = ampc.nn.Linear(2, 2)
-    assert ampc.compile(model) is model and ampc.compile(model, mode="max-autotune", fullgraph=True) is model
+    compiled = ampc.compile(model, mode="max-autotune", fullgraph=True)
+    assert compiled._orig_mod is model and ampc.compile(compiled) is compiled
 
     @ampc.compile
     def f(x):

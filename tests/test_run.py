@@ -54,6 +54,23 @@ def test_a_script_runs(tmp_path):
     assert got.stdout == "__main__ ['3', '--flag'] True True Trains a little network.\n"
 
 
+SHOWN = """
+import torch
+x = torch.ones(2, 3, dtype=torch.bfloat16)
+print(str(x.dtype), x.shape, x.layout, torch.channels_last, torch.float8_e4m3fn, x[0], sep="; ")
+assert getattr(torch, str(x.dtype).replace("torch.", "")) is torch.bfloat16 and str(torch.int64).startswith("torch.int")
+"""
+
+
+def test_dtypes_and_sizes_are_shown_as_torchs(tmp_path):
+    """Libraries read dtypes from their texts. Beside torch, and where ampc is imported by its name, they say whose they are."""
+    (tmp_path / "shown.py").write_text(SHOWN)
+    got = subprocess.run([sys.executable, "-m", "ampc", "run", "shown.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert got.stdout == ("torch.bfloat16; torch.Size([2, 3]); torch.strided; torch.channels_last; torch.float8_e4m3fn; "
+                          "tensor([1., 1., 1.], dtype=torch.bfloat16)\n"), got.stderr
+    assert str(ampc.float32) == "ampc.float32" and str(ampc.Size([2])) == "ampc.Size([2])"
+
+
 def test_whoever_looks_for_torch_finds_ampc(tmp_path):
     got = run(tmp_path, """
         import importlib, importlib.metadata, importlib.util, pickle, sys

@@ -101,6 +101,29 @@ def test_plateaus(torch, options):
     assert np.allclose(seen[0], seen[1], rtol=1e-12)
 
 
+def test_a_plateau_lowers_groups_that_came_later(torch):
+    """Its own function for that may be another one, which libraries put in its place."""
+    seen = []
+    for T, opt in both(torch):
+        schedule = T.optim.lr_scheduler.ReduceLROnPlateau(opt, patience=0, min_lr=0.015)
+        opt.add_param_group({"params": [T.nn.Parameter(T.zeros(1))], "lr": 0.4})
+        rows = []
+        for _ in range(4):
+            schedule.step(1.0)
+            rows.append([g["lr"] for g in opt.param_groups])
+        for_each = T.optim.lr_scheduler.ReduceLROnPlateau(opt, patience=0, min_lr=[0.0] * len(opt.param_groups))
+        for_each.step(1.0)
+        opt.add_param_group({"params": [T.nn.Parameter(T.zeros(1))]})
+        with pytest.raises(RuntimeError, match="min_lr"):
+            for_each.step(1.0)
+        schedule._reduce_lr = lambda epoch, opt=opt: opt.param_groups[-1].update(lr=float(epoch))
+        schedule.step(1.0)
+        seen.append([*rows, [g["lr"] for g in opt.param_groups], schedule.mode_worse, schedule.default_min_lr])
+    for mine, theirs in zip(*seen):
+        assert mine == pytest.approx(theirs, rel=1e-12)
+    assert seen[0][0][-1] == 0.4 and seen[0][2][-1] < 0.4 and seen[0][4][-1] == 5
+
+
 def test_cosine_with_warmup():
     opt = ampc.optim.SGD([ampc.nn.Parameter(ampc.zeros(1))], lr=2.0)
     schedule = ampc.optim.get_cosine_schedule_with_warmup(opt, 4, 12)

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 
@@ -384,6 +385,7 @@ def test_a_structure_that_contains_itself(tmp_path):
 
 SAVER = """
 import sys
+import tempfile
 import ampc
 path, first = sys.argv[1], int(sys.argv[2])
 for step in range(first, first + 100_000):
@@ -420,3 +422,22 @@ def test_killed_at_any_moment_nothing_is_lost(tmp_path):
 def test_a_device_is_not_read():
     with pytest.raises(RuntimeError, match="device"):
         ampc.load("/dev/zero")
+
+
+def test_an_open_empty_file_is_written_and_not_replaced(tmp_path):
+    """What tempfile makes is open and empty: whoever has it open reads what was saved under its name."""
+    with tempfile.NamedTemporaryFile(dir=tmp_path) as f:
+        ampc.save({"x": ampc.ones(2)}, f.name)
+        f.seek(0)
+        assert ampc.load(f)["x"].tolist() == [1, 1]
+        with open(f.name, "rb") as before:
+            ampc.save({"x": ampc.zeros(2)}, f.name)  # a checkpoint is not overwritten, but replaced by a whole one
+            assert ampc.load(before)["x"].tolist() == [1, 1] and ampc.load(f.name)["x"].tolist() == [0, 0]
+
+
+def test_an_open_file_is_whole_after_save(tmp_path):
+    """Its name may be given to somebody else before it is closed."""
+    for form in ("ampc", "torch"):
+        with open(tmp_path / form, "wb") as f:
+            ampc.save({"x": ampc.ones(2)}, f, format=form)
+            assert ampc.load(tmp_path / form)["x"].tolist() == [1, 1]

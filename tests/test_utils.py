@@ -169,13 +169,23 @@ def test_what_cannot_be_says_so():
     class Mode(_python_dispatch.TorchDispatchMode):
         pass
 
-    class Functions(ampc.overrides.TorchFunctionMode):
+    with pytest.raises(NotImplementedError, match="cannot be intercepted"), Mode():
         pass
-
-    for mode in (Mode, Functions):
-        with pytest.raises(NotImplementedError, match="cannot be intercepted"), mode():
-            pass
     assert not _python_dispatch.is_in_torch_dispatch_mode() and _python_dispatch._get_current_dispatch_mode() is None
+
+
+def test_a_mode_of_functions_is_told_of_once_and_changes_nothing():
+    """Libraries make modules within one, to leave values out where that is faster."""
+    class Functions(ampc.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            raise AssertionError
+
+    with pytest.warns(UserWarning, match="Functions.__torch_function__ is never called"), Functions() as mode:
+        assert isinstance(mode, Functions) and ampc.nn.Linear(2, 2)(ampc.ones(1, 2)).shape == (1, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Functions():
+            pass
 
 
 def test_torch_function_is_refused_where_it_is_defined():

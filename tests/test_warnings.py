@@ -38,9 +38,9 @@ except KeyError:
     pass"""),
     ("nn/init.py", "is the older name of nn.init.uniform_", "nn.init.uniform(x) #!"),
     ("nn/modules/activation.py", "is an old name of `min_val`", "nn.Hardtanh(min_value=0.0) #!"),
-    ("compiler.py", "the model is handed back", "ampc.compiler._said.clear()\nmodel = ampc.compile(net) #!\nmodel = ampc.compile(net)"),
-    ("compiler.py", "the model is handed back", "ampc.compiler._said.clear()\nmodel = ampc.jit.script(net) #!\nmodel = ampc.jit.trace(net, x)"),
-    ("compiler.py", "the model is handed back", "ampc.compiler._said.clear()\nnet.compile() #!"),
+    ("_messages/once.py", "as it is: ampc", "ampc._messages.once._said.clear()\nmodel = ampc.compile(net) #!\nmodel = ampc.compile(net)"),
+    ("_messages/once.py", "as it is: ampc", "ampc._messages.once._said.clear()\nmodel = ampc.jit.script(net) #!\nmodel = ampc.jit.trace(net, x)"),
+    ("_messages/once.py", "as it is: ampc", "ampc._messages.once._said.clear()\nnet.compile() #!"),
     ("profiler/__init__.py", "those of queueing them", """
 count = ampc._C._cuda_count
 ampc._C._cuda_count = lambda: 1
@@ -74,6 +74,9 @@ except ValueError:
     ("autograd/engine.py", "`grad_variables` is an old name", "ampc.autograd.backward(net(x).sum(), grad_variables=ampc.tensor(1.0)) #!"),
     ("nn/functional.py", "will be broadcast", "F.mse_loss(x, x[0]) #!"),
     ("nn/functional.py", "will be broadcast", "nn.MSELoss()(x, x[0]) #!"),
+    ("nn/functional.py", "will be broadcast", "F.l1_loss(x, x[0]) #!"),
+    ("nn/functional.py", "will be broadcast", "F.smooth_l1_loss(x, x[0]) #!"),
+    ("nn/functional.py", "will be broadcast", "nn.HuberLoss()(x, x[0]) #!"),
     ("nn/_backward_hooks.py", "no input of Linear requires gradients", """
 hooked = nn.Linear(2, 2)
 hooked.register_full_backward_hook(lambda m, i, o: None)

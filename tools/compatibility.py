@@ -44,7 +44,7 @@ ABSENT_AREAS = {
     "orthogonal polynomials, Airy and spherical Bessel functions": r"bessel|airy|hermite|laguerre|legendre|chebyshev",
 }
 DIFFERENT = {
-    "torch.compile": "returns the model unchanged, and says so once", "torch.jit": "decorators return functions and modules unchanged; no TorchScript files",
+    "torch.compile": "compiles nothing, and says so once: functions are returned, and modules within a module, as in torch", "torch.jit": "decorators return functions and modules unchanged; no TorchScript files",
     "torch.vmap": "a loop over the dimension", "torch.func.vmap": "a loop over the dimension", "torch.func.jacfwd": "computed by jacrev",
     "torch.save": "writes safetensors with the structure as JSON, and torch's zip of pickles with format=\"torch\"; saves whole storages, like torch; replaces a file atomically", "torch.load": "reads ampc's files and torch's state dicts, with limits on size; unpickles only if asked to",
     "torch.manual_seed": "random numbers differ from torch's, and do not depend on the number of threads", "torch.use_deterministic_algorithms": "no effect: every operator is deterministic",
@@ -271,7 +271,7 @@ def summary_page() -> str:
 - Models whose parameters are spread over GPUs; [on CPUs](distributed.md) they are there. Several processes on GPUs (NCCL) have run on a simulator alone.
 - {n['absent']} names are absent: {absent_by_area()}.
 - {n['refused']} names can be imported and refuse to be called.
-- `torch.compile` and `torch.jit` return the model unchanged.
+- `torch.compile` compiles nothing: the model runs as it is, as the `_orig_mod` of another module, as in torch. `torch.jit` returns it unchanged.
 - The same seed gives other random numbers than in torch.
 
 **For your script.** `ampc run --api train.py` lists the names of torch that it, and the packages which it imports, would miss. It does not run the script.

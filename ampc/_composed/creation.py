@@ -8,6 +8,7 @@ from .. import _C
 from .._C import Tensor
 from .._messages import checks as _checks
 from .._tensor import creation as make
+from .._tensor.device import Size
 
 __all__ = ["asarray", "empty_permuted", "empty_strided", "randint_like", "scalar_tensor"]
 METHODS = ["new", "new_empty_strided"]
@@ -49,7 +50,7 @@ def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any 
     return make.full((), s, dtype=dtype or _C.get_default_dtype(), layout=layout, device=device, requires_grad=requires_grad)
 
 
-def randint_like(input: Tensor, low: int, high: Optional[int] = None, *, dtype: Any = None, layout: Any = None, device: Any = None) -> Tensor:
+def randint_like(input: Tensor, low: int = 0, high: Optional[int] = None, *, dtype: Any = None, layout: Any = None, device: Any = None) -> Tensor:
     """Random integers in [low, high) (or [0, low)), as many as x has."""
     bounds = (0, low) if high is None else (low, high)
     return make.randint(*bounds, tuple(input.shape), dtype=_C.int64, layout=layout, device=device or input.device).to(dtype or input.dtype)
@@ -84,12 +85,15 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout
 
 
 def new(self: Tensor, *args: Any) -> Tensor:
-    """A tensor of the same dtype and device: of a size, of data, or on the memory of another tensor, without history."""
+    """A tensor of the same dtype and device: of a size, with unspecified values; of data; or on the memory of another tensor, without history.
+    Without arguments it is empty."""
     if len(args) == 1 and isinstance(args[0], Tensor):
         return args[0].detach().to(self.dtype)
+    if len(args) == 1 and isinstance(args[0], Size):
+        return self.new_empty(args[0])
     if len(args) == 1 and not isinstance(args[0], int):
         return self.new_tensor(args[0])
-    return self.new_empty(args)
+    return self.new_empty(args or (0,))
 
 
 _checks.install(globals())

@@ -18,13 +18,17 @@ is: torch=. Stream=cuda.Stream Event=cuda.Event classes=ops.classes legacy_conti
     sym_int=_library_functions.sym_int sym_float=_library_functions.sym_float sym_max=_library_functions.sym_max sym_min=_library_functions.sym_min
     sym_not=_library_functions.sym_not sym_ite=_library_functions.sym_ite sym_sum=_library_functions.sym_sum sym_sqrt=_library_functions.sym_sqrt
     cond=_library_functions.cond while_loop=_library_functions.while_loop get_device_module=_library_functions.get_device_module
-    _shape_as_tensor=_library_functions._shape_as_tensor
+    _shape_as_tensor=_library_functions._shape_as_tensor _segment_reduce=segment_reduce
+    _convert_indices_from_coo_to_csr=_library_functions._convert_indices_from_coo_to_csr
+    _convert_indices_from_csr_to_coo=_library_functions._convert_indices_from_csr_to_coo
 class: SymInt SymFloat SymBool ScriptFunction CompilationUnit PyTorchFileReader PyTorchFileWriter
 refused: fork wait import_ir_module parse_ir parse_schema
 
 [torch._C]
 the core of ampc is another one
 is: DispatchKeySet=_library_functions.DispatchKeySet TensorBase=Tensor _TensorBase=Tensor _TensorMeta=Tensor.__class__
+    _LinAlgError=linalg.LinAlgError Generator=Generator default_generator=default_generator memory_format=memory_format
+    layout=layout device=device Size=Size
     _get_accelerator=_library_functions._get_accelerator _get_default_device=_library_functions._get_default_device
     _disabled_torch_function_impl=_library_functions._disabled_torch_function_impl
 enum: DispatchKey(CPU CUDA Meta Autograd AutogradCPU AutogradCUDA AutocastCPU AutocastCUDA AutocastXPU CompositeExplicitAutograd
@@ -148,12 +152,12 @@ itself: assume_constant_result run forbid_in_graph nonstrict_trace
 decorates: substitute_in_graph
 gives []: list_backends
 nothing: maybe_mark_dynamic reset_code_caches mark_unbacked
-class: OptimizedModule
+is: OptimizedModule=nn._optimized.OptimizedModule
 refused: explain export register_backend optimize_assert
 
 [torch._dynamo.eval_frame]
 ampc compiles nothing; models run as they are, because the core is compiled already
-is: OptimizedModule=_dynamo.OptimizedModule optimize=_dynamo.optimize
+is: OptimizedModule=nn._optimized.OptimizedModule optimize=_dynamo.optimize
 gives False: is_dynamo_supported is_inductor_supported
 refused: export
 

@@ -7,6 +7,7 @@ import builtins
 import math
 import struct
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any, Dict, Optional, Tuple
 
 from .. import _C, _ops
@@ -221,7 +222,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None,
              out: Optional[Tensor] = None, endpoint: bool = True) -> Tensor:
     """``steps`` numbers from start to end, both included (the end unless ``endpoint`` is False), evenly spaced; between whole ends for integer
     dtypes."""
-    kind = _kind(dtype, out)
+    kind, steps = _kind(dtype, out), index(steps)
     values = _spaced(*_bounds("linspace", (start, end), steps, kind), steps, steps - endpoint, number_of(device, layout))
     return _finish(_cast(values, kind), requires_grad, out)
 
@@ -229,7 +230,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None,
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """base ** linspace(start, end, steps), between whole ends for integer dtypes."""
-    kind = _kind(dtype, out)
+    kind, steps = _kind(dtype, out), index(steps)
     exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, steps - 1, number_of(device, layout))
     return _finish(_cast(_ops.pow(base, exponents), kind), requires_grad, out)
 
@@ -265,13 +266,15 @@ def randn(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: 
                    out)
 
 
-def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
+def randint(low: int = 0, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
             requires_grad: bool = False, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
-    if size is None:
+    if size is None and not isinstance(high, (builtins.int, Tensor)):
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
+    if size is None:
+        raise TypeError("randint: argument `size` is missing")
     return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else out.dtype), number_of(device, layout),
                    requires_grad, generator, out)
 

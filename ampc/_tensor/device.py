@@ -58,7 +58,7 @@ class Size(tuple):
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        return f"ampc.Size({list(self)})"
+        return f"{_C._home()}.Size({list(self)})"
 
 
 _C._set_size_type(Size)
@@ -190,7 +190,7 @@ class layout:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"ampc.{self.name}"
+        return f"{_C._home()}.{self.name}"
 
 
 strided = layout("strided")
@@ -206,7 +206,7 @@ class memory_format:
         self.name, self.ndim = name, ndim
 
     def __repr__(self) -> str:
-        return f"ampc.{self.name}"
+        return f"{_C._home()}.{self.name}"
 
 
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")

@@ -28,9 +28,9 @@ def _install_rows() -> None:
     for op in _C.op_table():
         for name in (op["python"], *others.get(op["python"], ())):
             if op["home"] & _METHOD:
-                setattr(Tensor, name, vars(_ops)[op["python"]])
+                setattr(Tensor, name, _C._method(vars(_ops)[op["python"]]))
             if op["home"] & _IN_PLACE and op["home"] & _METHOD:
-                setattr(Tensor, name + "_", vars(_ops)[op["python"] + "_"])
+                setattr(Tensor, name + "_", _C._method(vars(_ops)[op["python"] + "_"]))
 
 
 HOT = ("to", "type_as", "cpu", "cuda", "numpy", "backward", "requires_grad_", "unbind", "split", "chunk", "where",

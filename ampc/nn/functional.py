@@ -16,11 +16,11 @@ from .._ops import (
     binary_cross_entropy_with_logits, celu, channel_shuffle, conv1d, conv2d, conv3d, conv_tbc, conv_transpose1d, conv_transpose2d,
     conv_transpose3d, cosine_embedding_loss, cosine_similarity, cross_entropy, dropout, dropout1d, dropout2d, dropout3d, elu, embedding,
     embedding_bag, feature_alpha_dropout, feature_dropout, fold, gaussian_nll_loss, gelu, glu, grid_sample, group_norm, hardshrink,
-    hardsigmoid, hardswish, hardtanh, hinge_embedding_loss, huber_loss, instance_norm, kl_div, l1_loss, layer_norm, leaky_relu, linear,
+    hardsigmoid, hardswish, hardtanh, hinge_embedding_loss, instance_norm, kl_div, layer_norm, leaky_relu, linear,
     local_response_norm, logsigmoid, lp_pool1d, lp_pool2d, lp_pool3d, margin_ranking_loss, max_pool1d, max_pool2d, max_pool3d, max_unpool1d,
     max_unpool2d, max_unpool3d, mish, multi_margin_loss, multilabel_margin_loss, multilabel_soft_margin_loss, nll_loss, normalize, one_hot,
     pairwise_distance, pdist, pixel_shuffle, pixel_unshuffle, poisson_nll_loss, prelu, relu, relu_, rms_norm, rrelu,
-    scaled_dot_product_attention, selu, sigmoid, silu, smooth_l1_loss, soft_margin_loss, softplus, softshrink, softsign, tanh, tanhshrink,
+    scaled_dot_product_attention, selu, sigmoid, silu, soft_margin_loss, softplus, softshrink, softsign, tanh, tanhshrink,
     threshold, triplet_margin_loss,
 )
 from .._ops import celu_, elu_, hardtanh_, leaky_relu_, rrelu_, selu_, threshold_
@@ -79,11 +79,35 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: fl
 def mse_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
              weight: Optional[Tensor] = None) -> Tensor:
     """(x - target) ** 2, averaged, summed or each."""
-    if isinstance(target, Tensor) and isinstance(input, Tensor) and target.shape != input.shape:
-        warn(f"mse_loss: target {list(target.shape)} and input {list(input.shape)} differ and will be broadcast")
+    _warn_of_shapes("mse_loss", input, target)
     if weight is None:
         return _ops.mse_loss(input, target, size_average, reduce, reduction)
     return _ops._mse_loss_weighted(input, target, size_average, reduce, reduction, weight)
+
+
+def l1_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+            weight: Optional[Tensor] = None) -> Tensor:
+    """|x - target|, averaged, summed or each."""
+    _warn_of_shapes("l1_loss", input, target)
+    return _ops.l1_loss(input, target, size_average, reduce, reduction, weight)
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+                   beta: float = 1.0) -> Tensor:
+    """(x - target) ** 2 / (2 beta) within ``beta``, |x - target| - beta / 2 beyond; averaged, summed or each."""
+    _warn_of_shapes("smooth_l1_loss", input, target)
+    return _ops.smooth_l1_loss(input, target, size_average, reduce, reduction, beta)
+
+
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Optional[Tensor] = None) -> Tensor:
+    """(x - target) ** 2 / 2 within ``delta``, delta (|x - target| - delta / 2) beyond; averaged, summed or each."""
+    _warn_of_shapes("huber_loss", input, target)
+    return _ops.huber_loss(input, target, reduction, delta, weight)
+
+
+def _warn_of_shapes(name: str, input: Any, target: Any) -> None:
+    if isinstance(target, Tensor) and isinstance(input, Tensor) and target.shape != input.shape:
+        warn(f"{name}: target {list(target.shape)} and input {list(input.shape)} differ and will be broadcast")
 
 
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None,
@@ -101,6 +125,6 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     return each if reduction == "none" else each.mean() if reduction == "mean" else each.sum()
 
 
-_checks.install(globals(), hot="softmax log_softmax mse_loss")
+_checks.install(globals(), hot="softmax log_softmax mse_loss l1_loss smooth_l1_loss huber_loss")
 if not TYPE_CHECKING:
     __getattr__ = absent_from(__name__)

@@ -312,15 +312,20 @@ class ReduceLROnPlateau(LRScheduler):
         self.optimizer, self.mode, self.factor, self.patience, self.cooldown = optimizer, mode, factor, patience, cooldown
         self.threshold, self.threshold_mode, self.eps = threshold, threshold_mode, eps
         self.min_lrs = per_group("ReduceLROnPlateau", "min_lr", min_lr, optimizer)
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.last_epoch, self._last_lr = 0, self._now()
+        self.mode_worse = math.inf if mode == "min" else -math.inf
         self._reset()
 
     def _reset(self) -> None:
-        self.best = math.inf if self.mode == "min" else -math.inf
+        self.best = self.mode_worse
         self.num_bad_epochs, self.cooldown_counter = 0, 0
 
     def is_better(self, a: float, best: float) -> bool:
         """Whether ``a`` is better than ``best``, by the threshold."""
+        return self._is_better(a, best)
+
+    def _is_better(self, a: float, best: float) -> bool:
         sign = 1 if self.mode == "min" else -1
         if self.threshold_mode == "abs":
             return sign * a < sign * best - self.threshold
@@ -336,7 +341,7 @@ class ReduceLROnPlateau(LRScheduler):
         current = float(metrics)
         announce.metric_given(current)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        if self.is_better(current, self.best):
+        if self._is_better(current, self.best):
             self.best, self.num_bad_epochs = current, 0
         else:
             self.num_bad_epochs += 1
@@ -344,10 +349,19 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            lowered = [max(rate * self.factor, least) for rate, least in zip(self._now(), self.min_lrs)]
-            self._set([new if old - new > self.eps else old for old, new in zip(self._now(), lowered)])
+            self._reduce_lr(self.last_epoch)
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
         self._last_lr = self._now()
+
+    def _reduce_lr(self, epoch: int) -> None:
+        """Lowers the rates of all groups, also of those that were added later. Libraries put another function in its place."""
+        if len(self.min_lrs) != len(self.optimizer.param_groups):
+            if self.default_min_lr is None:
+                raise RuntimeError(f"ReduceLROnPlateau: the optimizer has {len(self.optimizer.param_groups)} groups, and `min_lr` was given for "
+                                   f"{len(self.min_lrs)}; set `min_lrs` to a list of as many")
+            self.min_lrs = [self.default_min_lr] * len(self.optimizer.param_groups)
+        lowered = [max(rate * self.factor, least) for rate, least in zip(self._now(), self.min_lrs)]
+        self._set([new if old - new > self.eps else old for old, new in zip(self._now(), lowered)])
 
 
 def get_cosine_schedule_with_warmup(optimizer: Optimizer, num_warmup_steps: int, num_training_steps: int, num_cycles: float = 0.5,

@@ -275,12 +275,28 @@ class Optimizer(HasHooks):
         by_number = {n: p for s, g in zip(saved, self.param_groups) for n, p in zip(s["params"], g["params"])}
         state: Dict[Any, Any] = defaultdict(dict)
         for n, values in state_dict["state"].items():
-            p = by_number.get(n, n)
-            state[p] = {k: loaded(k, v, p) if isinstance(v, Tensor) else deepcopy(v) for k, v in values.items()}
-        for s, g in zip(saved, self.param_groups):
-            g.update({k: deepcopy(v) for k, v in s.items() if k != "params"})
-        self.state = state
+            state[by_number.get(n, n)] = self._loaded(values, by_number.get(n))
+        for s, g in zip(deepcopy(saved), self.param_groups):  # of all at once: what groups share, they share afterwards
+            g.update({k: v for k, v in s.items() if k != "params"})
+        self.__setstate__({"state": state, "param_groups": self.param_groups})
         self._call_each(self._optimizer_load_state_dict_post_hooks)
+
+    def _loaded(self, value: Any, p: Optional[Tensor], key: Any = None) -> Any:
+        """A copy of a parameter's saved state: tensors are on its device, and in the dtype that its optimizer would give them. A class with a step
+        of its own has its state in the parameter's dtype."""
+        if isinstance(value, dict):
+            return {k: self._loaded(v, p, k) for k, v in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(self._loaded(v, p) for v in value)
+        if not isinstance(value, Tensor):
+            return deepcopy(value)
+        if p is None:
+            return value.clone()
+        if type(self)._step_group is Optimizer._step_group:
+            return value.clone() if key == "step" else value.to(p.device, p.dtype if p.is_floating_point() else None, copy=True)
+        if key in ("step", "mu_product", "compensation") or not value.is_floating_point():
+            return value.to(p.device, copy=True)
+        return value.to(p.device, state_dtype(p), copy=True)
 
     def _check_options_of(self, saved: List[Dict[str, Any]]) -> None:
         """KeyError naming the options that a saved group lacks."""
@@ -297,9 +313,10 @@ class Optimizer(HasHooks):
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._forget_hooks()
-        self._found_inf, self._zero_along = None, False
-        self._has_stepped = False
+        if "_found_inf" not in self.__dict__:  # it is a new object, and not one that loads a state_dict
+            self._forget_hooks()
+            self._found_inf, self._zero_along = None, False
+            self._has_stepped = False
 
     def __repr__(self) -> str:
         text = type(self).__name__ + " ("
@@ -365,24 +382,18 @@ def extras_of(params: List[Any], states: List[Dict[str, Any]], rounding: str) ->
     return [state.get(key) for state in states]
 
 
-def loaded(key: str, saved: Tensor, p: Any) -> Tensor:
-    """A copy of a parameter's saved state, on its device, and in the dtype that its optimizer would give it."""
-    if not isinstance(p, Tensor):
-        return saved.clone()
-    if key in ("step", "mu_product", "compensation") or not saved.is_floating_point():
-        return saved.to(p.device, copy=True)
+def state_dtype(p: Tensor) -> Any:
+    """Of an optimizer's state of one parameter: float32 for 16-bit parameters, whose own dtype would lose small updates."""
     from .. import _C
 
-    return saved.to(p.device, _C.float64 if p.dtype == _C.float64 else _C.float32, copy=True)
+    return _C.float64 if p.dtype == _C.float64 else _C.float32
 
 
 def state_like(p: Tensor) -> Tensor:
-    """Zeros for an optimizer's state of one parameter; float32 for 16-bit parameters, whose own dtype would lose
-    small updates."""
-    from .. import _C
+    """Zeros for an optimizer's state of one parameter."""
     from .._tensor.creation import zeros
 
-    return zeros(p.detach().shape, dtype=_C.float64 if p.dtype == _C.float64 else _C.float32, device=p.device)  # of a DTensor: of its part
+    return zeros(p.detach().shape, dtype=state_dtype(p), device=p.device)  # of a DTensor: of its part
 
 
 if not TYPE_CHECKING:

@@ -44,6 +44,7 @@ class _Loader(importlib.abc.Loader):
             module = _Torch("torch", ampc.__doc__)
             module.__version__ = VERSION  # type: ignore[attr-defined]
             module.__file__ = ampc.__file__
+            ampc._C._set_home("torch")  # libraries read dtypes from their texts: str(x.dtype) == "torch.bfloat16"
             return module
         found = importlib.import_module("ampc" + spec.name[len("torch"):])
         self.kept = found.__spec__, found.__loader__, found.__name__, found.__package__

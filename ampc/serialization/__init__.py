@@ -56,6 +56,8 @@ def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2,
         from . import _pt_write
 
         f.write(_safetensors.to_bytes(obj, pickle_protocol) if format == "ampc" else _pt_write.torch_bytes(obj))
+        if hasattr(f, "flush"):
+            f.flush()  # so that whoever opens it by its name finds it whole
     else:
         raise TypeError(f"save: `f` must be a path or a binary file object, got {type(f).__name__}")
 

@@ -22,10 +22,10 @@ _LEFT = re.compile(r"\.ampc-([0-9a-f]{12})-(\d+)-[0-9a-f]{8}\.partial")
 
 def replace(path: str, write: Callable[[str], None]) -> None:
     """Calls ``write`` with a temporary path, and renames that file to ``path``. A link is followed, and its target replaced. Devices, FIFOs
-    and sockets are written to directly."""
+    and sockets are written to directly, and so is an empty file: it has nothing to lose, and may be open, as a NamedTemporaryFile is."""
     if os.path.isdir(path):
         raise IsADirectoryError(f"save: {path} is a folder")
-    if os.path.exists(path) and not os.path.isfile(path):
+    if os.path.exists(path) and not (os.path.isfile(path) and os.path.getsize(path)):
         return _pour(path, write)
     path = os.path.realpath(path)
     folder = os.path.dirname(path)
@@ -49,12 +49,14 @@ def replace(path: str, write: Callable[[str], None]) -> None:
 
 
 def _pour(path: str, write: Callable[[str], None]) -> None:
-    """Writes into ``path`` itself, which cannot be replaced."""
+    """Writes into ``path`` itself, which is not replaced."""
     with tempfile.TemporaryDirectory(prefix="ampc-") as room:
         beside = os.path.join(room, "file")
         write(beside)
         with open(beside, "rb") as source, open(path, "wb") as target:
             shutil.copyfileobj(source, target)
+            target.flush()
+            _sync(target.fileno())
 
 
 _NO_SUCH_CALL = {getattr(errno, name) for name in ("EINVAL", "ENOTSUP", "EOPNOTSUPP", "ENOSYS") if hasattr(errno, name)}

@@ -421,16 +421,14 @@ METHOD(detach_) {
     return Py_NewRef(self);
 }
 
-/* _view_dtype(dtype): the same bytes read as another dtype; the last dimension grows or shrinks with its size */
+/* _view_dtype(dtype): the same bytes read as another dtype, without history; the last dimension grows or shrinks with
+ * its size */
 METHOD(view_dtype) {
     SELF;
     ac_dtype dtype;
     if (ac_dtype_from(unused, &dtype) < 0) return NULL;
     int64_t old = ac_itemsize(t->dtype), item = ac_itemsize(dtype), last = t->ndim - 1;
     ac_dims shape = ac_shape_of(t), strides = ac_strides_of(t);
-    if (ac_requires_grad(t))
-        return PyErr_SetString(PyExc_RuntimeError, "view: bytes seen as another dtype have no gradient; use .detach()"),
-               NULL;
     if (last >= 0 && shape.v[last] == 1) strides.v[last] = 1;
     bool fits = old == item ||
                 (last >= 0 && strides.v[last] == 1 && shape.v[last] * old % item == 0 && t->offset * old % item == 0);

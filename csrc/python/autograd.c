@@ -467,18 +467,31 @@ static PyObject *node_compute(PyObject *o, void *unused) {
     return Py_NewRef(ac_py->dtypes[n->compute]);
 }
 
+/* A Function's node has the attributes of its ctx, which torch has as one object with it; NULL for other nodes. */
+static PyObject *node_ctx(PyObject *o) {
+    const ac_node *n = ((PyNode *)o)->node;
+    return n->backward == run_python ? n->py : NULL;
+}
+static PyObject *node_get(PyObject *o, PyObject *name) {
+    PyObject *found = PyObject_GenericGetAttr(o, name), *ctx;
+    if (found || !PyErr_ExceptionMatches(PyExc_AttributeError) || !(ctx = node_ctx(o))) return found;
+    PyErr_Clear();
+    return PyObject_GetAttr(ctx, name);
+}
+static int node_set(PyObject *o, PyObject *name, PyObject *value) {
+    PyObject *ctx = PyObject_HasAttr((PyObject *)Py_TYPE(o), name) ? NULL : node_ctx(o);
+    return ctx ? PyObject_SetAttr(ctx, name, value) : PyObject_GenericSetAttr(o, name, value);
+}
+
 static PyGetSetDef node_getset[] = {{"next_functions", node_next, NULL, "((node, index), ...) of the inputs.", NULL},
                                     {"variable", node_variable, NULL, "The leaf an AccumulateGrad adds to.", NULL},
                                     {"compute_dtype", node_compute, NULL, "The dtype autocast chose, or None.", NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};
 static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."}, {NULL, NULL, 0, NULL}};
-static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},
-                                   {Py_tp_repr, node_repr},
-                                   {Py_tp_hash, node_hash},
-                                   {Py_tp_richcompare, node_compare},
-                                   {Py_tp_getset, node_getset},
-                                   {Py_tp_methods, node_methods},
-                                   {0, NULL}};
+static PyType_Slot node_slots[] = {
+    {Py_tp_dealloc, node_dealloc}, {Py_tp_repr, node_repr},       {Py_tp_getattro, node_get},
+    {Py_tp_setattro, node_set},    {Py_tp_hash, node_hash},       {Py_tp_richcompare, node_compare},
+    {Py_tp_getset, node_getset},   {Py_tp_methods, node_methods}, {0, NULL}};
 static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0, Py_TPFLAGS_DEFAULT, node_slots};
 
 static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},

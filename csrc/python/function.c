@@ -1,5 +1,5 @@
-/* OpFunction: an operator of the table (or several of one Python name) as a Python callable. The same object serves
- * as ampc.name and, found on the type, as the method Tensor.name. */
+/* OpFunction: an operator of the table (or several of one Python name) as a Python callable. OpMethod: the same as a
+ * method of Tensor. A class that has a function as its attribute gets that from its objects, and not a method. */
 #include "python/state.h"
 
 #include <stddef.h>
@@ -134,11 +134,13 @@ static void dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-static PyObject *descr_get(PyObject *self, PyObject *object, PyObject *type) {
+static PyObject *get_function(PyObject *self, PyObject *object, PyObject *type) { /* makes inspect read its signature */
+    (void)object, (void)type;
+    return Py_NewRef(self);
+}
+static PyObject *get_method(PyObject *self, PyObject *object, PyObject *type) {
     (void)type;
-    if (object) return PyMethod_New(self, object);
-    Py_INCREF(self);
-    return self;
+    return object ? PyMethod_New(self, object) : Py_NewRef(self);
 }
 
 static PyObject *repr(PyObject *self) {
@@ -237,6 +239,12 @@ static PyObject *reduce(PyObject *self, PyObject *unused) {
     return find ? Py_BuildValue("N(O)", find, ((PyOpFunction *)self)->name) : NULL;
 }
 
+static PyObject *reduce_method(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *get = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
+    return Py_BuildValue("O(OO)", get, ac_py->tensor, ((PyOpFunction *)self)->name);
+}
+
 static PyGetSetDef getset[] = {{"__name__", get_name, NULL, NULL, NULL},
                                {"__qualname__", get_name, NULL, NULL, NULL},
                                {"__module__", get_module, NULL, NULL, NULL},
@@ -244,13 +252,20 @@ static PyGetSetDef getset[] = {{"__name__", get_name, NULL, NULL, NULL},
                                {"__text_signature__", get_text_signature, NULL, NULL, NULL},
                                {NULL, NULL, NULL, NULL, NULL}};
 static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef methods_of_method[] = {{"__reduce__", reduce_method, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(PyOpFunction, call), READONLY, NULL},
                                 {NULL, 0, 0, 0, NULL}};
-static PyType_Slot slots[] = {
-    {Py_tp_dealloc, dealloc}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_descr_get, descr_get}, {Py_tp_repr, repr},
-    {Py_tp_getset, getset},   {Py_tp_methods, methods},        {Py_tp_members, members},     {0, NULL}};
+#define SLOTS(get, methods)                                                                                            \
+    {Py_tp_dealloc, dealloc}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_descr_get, get}, {Py_tp_repr, repr},             \
+        {Py_tp_getset, getset}, {Py_tp_methods, methods}, {Py_tp_members, members}, {                                  \
+        0, NULL                                                                                                        \
+    }
+static PyType_Slot slots[] = {SLOTS(get_function, methods)}, slots_of_method[] = {SLOTS(get_method, methods_of_method)};
 static PyType_Spec spec = {"ampc._C.OpFunction", sizeof(PyOpFunction), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, slots};
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+static PyType_Spec spec_of_method = {"ampc._C.OpMethod", sizeof(PyOpFunction), 0,
+                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                                     slots_of_method};
 
 /* -- making them ------------------------------------------------------------------------------------ */
 
@@ -266,6 +281,18 @@ static PyOpFunction *function_named(const char *name, bool in_place) {
     Py_DECREF(f); /* the dictionary holds it */
     return failed ? NULL : f;
 }
+
+/* _method(function): the same as a method of Tensor */
+static PyObject *method_of(PyObject *module, PyObject *o) {
+    (void)module;
+    if (Py_TYPE(o) != ac_py->function) return PyErr_SetString(PyExc_TypeError, "expected an OpFunction"), NULL;
+    PyOpFunction *f = (PyOpFunction *)o, *m = (PyOpFunction *)ac_py->method->tp_alloc(ac_py->method, 0);
+    if (!m) return NULL;
+    m->call = call, m->n = f->n, m->in_place = f->in_place, m->name = Py_NewRef(f->name);
+    memcpy(m->ops, f->ops, sizeof m->ops);
+    return (PyObject *)m;
+}
+static PyMethodDef functions[] = {{"_method", method_of, METH_O, NULL}, {NULL, NULL, 0, NULL}};
 
 static int add_overload(ac_op op, const char *name, bool in_place) {
     PyOpFunction *f = function_named(name, in_place);
@@ -305,8 +332,10 @@ static int intern_names(ac_op op) {
 
 int ac_functions_init(PyObject *module) {
     ac_py->function = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    ac_py->method = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec_of_method, NULL);
     ac_py->functions = PyDict_New();
-    if (!ac_py->function || !ac_py->functions) return -1;
+    if (!ac_py->function || !ac_py->method || !ac_py->functions || PyModule_AddFunctions(module, functions) < 0)
+        return -1;
     for (int op = 0; op < AC_N_OPS; op++) {
         char in_place[40];
         if (intern_names((ac_op)op) < 0 || make_result_type((ac_op)op) < 0) return -1;

@@ -28,7 +28,7 @@ enum { AC_REGION_WORDS = 4 };
 
 /* The module's state. */
 typedef struct {
-    PyTypeObject *tensor, *dtype, *function, *node, *scaler, *storage;
+    PyTypeObject *tensor, *dtype, *function, *method, *node, *scaler, *storage;
     PyObject *dtypes[AC_N_DTYPES];
     PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
     PyTypeObject *results[AC_N_OPS];          /* struct sequences of operators with several results */
@@ -43,6 +43,7 @@ typedef struct {
     PyObject *capture_error;                              /* ampc._C.CaptureError */
     PyObject *linalg_error;                               /* ampc.linalg.LinAlgError */
     PyObject *no_tensor, *no_number, *wrong_out, *no_gpu; /* ampc._C.NoTensor, NoNumber, WrongOut and NoGPU */
+    PyObject *home;                                       /* the package that dtypes are shown of: "ampc" or "torch" */
     PyObject *functions;                                  /* name -> function, also for pickling */
     PyObject *anomaly; /* what looks at the gradients of each backward, or NULL; of the whole process, as in torch */
     PyObject *told;    /* what who waits for a GPU next is raised, or NULL */

@@ -269,6 +269,20 @@ class MultiheadAttention(Module):
             if extra is not None:
                 init.xavier_normal_(extra)
 
+    def merge_masks(self, attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], query: Tensor) -> Tuple[Optional[Tensor], Optional[int]]:
+        """Both masks, or the first alone, as one of [N, heads, L, S], and 2; the padding alone as it is, and 1; or (None, None). ``query`` is
+        [N, L, E]."""
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        n, length, _ = query.shape
+        if attn_mask.ndim == 3:
+            merged = attn_mask.view(n, -1, length, length)
+        else:
+            merged = attn_mask.view(1, 1, length, length).expand(n, self.num_heads, -1, -1)
+        if key_padding_mask is not None:
+            merged = merged + key_padding_mask.view(n, 1, 1, length).expand(-1, self.num_heads, -1, -1)
+        return merged, 2
+
     def forward(self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, need_weights: bool = True,
                 attn_mask: Optional[Tensor] = None, average_attn_weights: bool = True, is_causal: bool = False) -> Tuple[Tensor, Optional[Tensor]]:
         """The result, like ``query``, and with ``need_weights`` the weights [N, L, S], or of every head [N, heads, L, S]. Masks: bool,

@@ -70,10 +70,9 @@ class LazyModuleMixin(Module):
 
     def _load_one(self, kind: str, name: str, value: Any, assign: bool) -> None:
         own = self._waiting().get(name)
-        if own is None or not is_lazy(value):
-            if own is not None:
-                own.materialize(value.shape)
-            super()._load_one(kind, name, value, assign)
+        if own is not None and not is_lazy(value):
+            own.materialize(value.shape)
+        super()._load_one(kind, name, value, assign)
 
 
 class _Lazy(LazyModuleMixin):

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 from ... import _C
 from ..._C import Tensor
 from ..._messages.model_names import register_module_class
+from ..._messages.once import say_that_nothing_is_compiled
 from ..._tensor import creation as make
 from ..._tensor.device import check_device, parse_to
 from ..._tensor.gradients import zero_grad
 from ..._tensor.layout import check_format
 from ...amp._regions import call_module
 from ...autograd import no_grad
-from ...compiler import compile as hand_back
 from ...policy import state as policies
 from .._global_hooks import *  # noqa: F403
 from .._global_hooks import (  # noqa: F401 - libraries read these here
@@ -32,7 +32,7 @@ from .._global_hooks import (  # noqa: F401 - libraries read these here
 )
 from .._loading import _EXTRA_STATE_KEY_SUFFIX, Metadata, _IncompatibleKeys, load_into, load_planned, plan_own
 from .._module_hooks import NONE, SELDOM_USED, HasHooks, made_when_used
-from ..parameter import Buffer, Parameter
+from ..parameter import Buffer, Parameter, is_lazy
 
 if TYPE_CHECKING:
     from typing import Protocol, TypeVar
@@ -472,6 +472,8 @@ class Module(HasHooks):
             self.set_extra_state(value)
             return
         own = self.__dict__[kind][name]
+        if is_lazy(own) and is_lazy(value):
+            return  # it stays as it is
         with no_grad():
             if not assign:
                 own.copy_(value)
@@ -503,7 +505,7 @@ class Module(HasHooks):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: there is no compiler to run. A UserWarning says so once."""
-        hand_back(self)
+        say_that_nothing_is_compiled()
 
 
 register_module_class(Module)

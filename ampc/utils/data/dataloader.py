@@ -46,13 +46,16 @@ class _StreamFetcher:
     """The next samples of a stream, as many as there are indices. StopIteration at its end."""
 
     def __init__(self, dataset: Any, collate: Callable, batched: bool, drop_last: bool) -> None:
-        self.samples, self.collate, self.batched, self.drop_last = iter(dataset), collate, batched, drop_last
+        self.samples, self.collate, self.batched, self.drop_last, self.ended = iter(dataset), collate, batched, drop_last, False
+        # Each is asked for by next(): a loop would call __iter__ again, which begins anew where it resets its object and returns that.
+        self.each = itertools.starmap(next, itertools.repeat((self.samples,)))
 
     def __call__(self, indices: Any) -> Any:
         if not self.batched:
             return self.collate(next(self.samples))
-        batch = list(itertools.islice(self.samples, len(indices)))
-        if not batch or (self.drop_last and len(batch) < len(indices)):
+        batch = [] if self.ended else list(itertools.islice(self.each, len(indices)))
+        self.ended = len(batch) < len(indices)
+        if not batch or (self.drop_last and self.ended):
             raise StopIteration
         return self.collate(batch)
 
