@@ -221,7 +221,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None,
              out: Optional[Tensor] = None, endpoint: bool = True) -> Tensor:
     """``steps`` numbers from start to end, both included (the end unless ``endpoint`` is False), evenly spaced; between whole ends for integer
     dtypes."""
-    kind = _kind(dtype, out)
+    kind, steps = _kind(dtype, out), int(steps)
     values = _spaced(*_bounds("linspace", (start, end), steps, kind), steps, steps - endpoint, number_of(device, layout))
     return _finish(_cast(values, kind), requires_grad, out)
 
@@ -229,7 +229,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None,
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """base ** linspace(start, end, steps), between whole ends for integer dtypes."""
-    kind = _kind(dtype, out)
+    kind, steps = _kind(dtype, out), int(steps)
     exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, steps - 1, number_of(device, layout))
     return _finish(_cast(_ops.pow(base, exponents), kind), requires_grad, out)
 
