@@ -12,6 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any, Iterable, List, Optional
 
+from .._names.place import take_torchs_place
 from .names import missing_text
 
 VERSION = "2.13.0"  # of the torch whose interface this is
@@ -41,6 +42,7 @@ class _Loader(importlib.abc.Loader):
         if spec.name == "torch":
             import ampc
 
+            take_torchs_place()
             module = _Torch("torch", ampc.__doc__)
             module.__version__ = VERSION  # type: ignore[attr-defined]
             module.__file__ = ampc.__file__
