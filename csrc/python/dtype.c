@@ -46,7 +46,14 @@ static PyObject *get_numpy_dtype(PyObject *self, void *unused) {
     return result;
 }
 
-static PyObject *repr(PyObject *self) { return PyUnicode_FromFormat("ampc.%s", ac_dtypes[DTYPE_OF(self)].name); }
+/* Under the class's module, which is torch where ampc stands in its place (ampc/_names/place.py). */
+static PyObject *repr(PyObject *self) {
+    PyObject *module = PyObject_GetAttrString((PyObject *)Py_TYPE(self), "__module__");
+    if (!module) return NULL;
+    PyObject *text = PyUnicode_FromFormat("%S.%s", module, ac_dtypes[DTYPE_OF(self)].name);
+    Py_DECREF(module);
+    return text;
+}
 
 static PyObject *reduce(PyObject *self, PyObject *unused) {
     (void)unused;

@@ -11,7 +11,7 @@ from typing import Any, Generic, List, Optional, Tuple, TypeVar, Union
 
 from ..._C import Tensor
 from ..._messages.callers import warn
-from ..._names.place import shown_module
+from ..._names.place import shown_name
 from ..._tensor import creation as make
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class Dataset(Generic[T_co]):
     """Samples by index. A subclass defines ``__getitem__`` and, for most samplers, ``__len__``. If it defines ``__getitems__``, that gets a
     list of indices. ``a + b`` concatenates datasets."""
 
-    __module__ = shown_module(__name__)  # by which libraries know it
+    __module__ = shown_name(__name__)  # by which libraries know it
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
