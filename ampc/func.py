@@ -122,25 +122,34 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     return (value, back, aux) if has_aux else (value, back)
 
 
-def _differentiated(derivative: Callable, func: Callable, inputs: Tuple[Any, ...], *more: Any) -> Any:
-    """``derivative`` (of autograd.functional) of func by the inputs; it can be differentiated by what lies outside."""
-    outer = _C.is_grad_enabled()
+def _differentiated(derivative: Callable, func: Callable, inputs: Tuple[Any, ...], *more: Any, has_aux: bool = False) -> Tuple[Any, Any]:
+    """``derivative`` (of autograd.functional) of func by the inputs; it can be differentiated by what lies outside. And what func
+    returns beside its value: with ``has_aux`` it returns (value, more)."""
+    outer, aux = _C.is_grad_enabled(), None
+
+    def value(*given: Any) -> Any:
+        nonlocal aux
+        result = func(*given)
+        if not has_aux:
+            return result
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise RuntimeError(f"has_aux: the function must return (value, more), got {type(result).__name__}")
+        result, aux = result
+        return result
+
     leaves = tuple(_leaves(inputs, outer)[0])
-    return _settled(derivative(func, leaves, *more, create_graph=outer), leaves, outer)
+    return _settled((derivative(value, leaves, *more, create_graph=outer), aux), leaves, outer)
 
 
 def jvp(func: Callable, primals: Tuple[Any, ...], tangents: Tuple[Any, ...], *, strict: bool = False, has_aux: bool = False) -> Any:
-    """(value, the derivative along the tangents)."""
-    if has_aux:
-        raise NotImplementedError("jvp: has_aux is not supported; return the value alone")
-    return _differentiated(partial(_functional.jvp, strict=strict), func, tuple(primals), tangents)
+    """(value, the derivative along the tangents). With ``has_aux``, func returns (value, more) and the result is (value, derivative, more)."""
+    both, aux = _differentiated(partial(_functional.jvp, strict=strict), func, tuple(primals), tangents, has_aux=has_aux)
+    return (*both, aux) if has_aux else both
 
 
 def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk_size: Any = None) -> Callable:
-    """A function that gives the Jacobian of func's result by the arguments numbered ``argnums``, [*result, *argument]."""
-    if has_aux:
-        raise NotImplementedError("jacrev: has_aux is not supported; return the value alone")
-
+    """A function that gives the Jacobian of func's result by the arguments numbered ``argnums``, [*result, *argument].
+    With ``has_aux``, func returns (value, more) and the result is (Jacobian, more)."""
     def call(*args: Any) -> Any:
         indices = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
@@ -150,8 +159,9 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
                 given[p] = value
             return func(*given)
 
-        found = _differentiated(_functional.jacobian, inner, tuple(args[p] for p in indices))
-        return found[0] if isinstance(argnums, int) else found
+        found, aux = _differentiated(_functional.jacobian, inner, tuple(args[p] for p in indices), has_aux=has_aux)
+        found = found[0] if isinstance(argnums, int) else found
+        return (found, aux) if has_aux else found
 
     return call
 
@@ -167,7 +177,7 @@ def hessian(func: Callable, argnums: int = 0) -> Callable:
             given[argnums] = x
             return func(*given)
 
-        return _differentiated(_functional.hessian, inner, (args[argnums],))[0][0]
+        return _differentiated(_functional.hessian, inner, (args[argnums],))[0][0][0]
 
     return call
 

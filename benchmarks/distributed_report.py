@@ -107,7 +107,7 @@ def text(found: Optional[dict]) -> str:
     load = f"load {found['load_before']:.1f} before and {found['load_after']:.1f} after"
     versions = f"ampc {found['ampc']} at {found['commit'][:10]}, torch {found['torch']} (gloo), mpi4py {found['mpi4py']}"
     lines += [f"{found['date']}, {found['machine']}, {load}. {versions}.", "",
-              "Two processes of one host with one thread each; in the second table each is on a host of its own, which are two network namespaces of this",
+              "Two processes of one host with one thread each. In the second table each is on a host of its own: two network namespaces of this",
               "machine with a cable between them. Times are medians of the rounds, ratios medians of the rounds' ratios with the lowest and the",
               "highest; a bold one misses its goal. Where others use the cores, a rank waits for one that does not run: the least times are those",
               "of a round without them. The step is that of an MLP with 4 layers of 1024 and a batch of 64 in each process.", "",

@@ -376,6 +376,8 @@ SAMPLES: dict[str, list[Sample]] = {
                          reference=lambda q, k, v: softmax(q @ k.swapaxes(-1, -2) / math.sqrt(3), -1) @ v),
                   Sample((real(1, 4, 3), real(1, 4, 3), real(1, 4, 3)), {"is_causal": True}, torch=F("scaled_dot_product_attention")),
                   Sample((real(1, 4, 3), real(1, 5, 3), real(1, 5, 3), mask(4, 5) | np.eye(4, 5, dtype=bool)), {"scale": 0.3}, torch=F("scaled_dot_product_attention")),
+                  Sample((real(1, 2, 4, 3), real(1, 2, 5, 3), real(1, 2, 5, 3), mask(4, 5) | np.eye(4, 5, dtype=bool)), {"is_causal": True}, torch=F("scaled_dot_product_attention")),
+                  Sample((real(2, 1, 4, 3), real(2, 1, 5, 3), real(2, 1, 5, 3), real(1, 5)), {"is_causal": True}, torch=F("scaled_dot_product_attention"), frozen=(3,)),
                   Sample((real(1, 4, 4, 3), real(1, 2, 5, 3), real(1, 2, 5, 3), real(4, 5)), {"enable_gqa": True}, torch=F("scaled_dot_product_attention"))],
     "fused_attention": [Sample((real(2, 4, 3), real(2, 5, 3), real(2, 5, 2), None, 0.6, False), torch=None,
                                reference=lambda q, k, v, m, s, c: softmax(q @ k.swapaxes(-1, -2) * s, -1) @ v),

@@ -275,6 +275,25 @@ def test_python_function():
         Bad.apply(x).sum().backward()
 
 
+def test_a_function_that_records_nothing_saves_nothing():
+    class Scale(Function):
+        @staticmethod
+        def forward(ctx, x, holder):
+            ctx.save_for_backward(x, holder)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, None
+
+    holder = object()  # as a layer keeps its weight in
+    assert Scale.apply(ampc.ones(1), holder).tolist() == [2]
+    with ampc.no_grad():
+        assert Scale.apply(ampc.ones(1, requires_grad=True), holder).tolist() == [2]
+    with pytest.raises(TypeError, match="save_for_backward keeps Tensors or None, got object"):
+        Scale.apply(ampc.ones(1, requires_grad=True), holder)
+
+
 def test_function_context_is_collected():
     class Keep(Function):
         @staticmethod

@@ -25,6 +25,8 @@ CALLS = [
     lambda lib, F, x, p: F.ctc_loss(p[:, 0], lib.tensor([1, 1, 3]), (9,), (3,), reduction="none"),
     lambda lib, F, x, p: F.ctc_loss(p, lib.tensor([[1, 1], [3, 1], [2, 2]]), (2, 9, 3), (2, 2, 2), reduction="none", zero_infinity=True),  # 1, 1 needs three steps
     lambda lib, F, x, p: F.ctc_loss(p, lib.tensor([[1, 2, 2], [3, 4, 1], [4, 4, 4]]), (9, 7, 8), (0, 0, 0)),
+    lambda lib, F, x, p: F.ctc_loss(p, lib.tensor([[1.0, 2.0], [3.7, 0.0], [1.0, 1.0]]), (9, 7, 8), (2, 1, 2)),
+    lambda lib, F, x, p: F.ctc_loss(p, lib.tensor([1, 2, 3, 1, 1], dtype=lib.int16), (9, 7, 8), (2, 1, 2), reduction="none"),
     lambda lib, F, x, p: lib.nn.CTCLoss(blank=4, reduction="sum")(p, lib.tensor([[1, 2], [3, 0], [1, 1]]), (9, 7, 8), (2, 1, 2)),
 ]
 
@@ -56,7 +58,7 @@ def test_labels_that_do_not_fit():
 
 @pytest.mark.parametrize("wrong", [
     lambda F, p: F.ctc_loss(p, ampc.tensor([[1]]), (5,), (1,)), lambda F, p: F.ctc_loss(p, ampc.tensor([[1]]), (4,), (2,)), lambda F, p: F.ctc_loss(p, ampc.tensor([[1]]), (4, 4), (1,)),
-    lambda F, p: F.ctc_loss(p, ampc.tensor([[1.0]]), (4,), (1,)), lambda F, p: F.ctc_loss(p, ampc.tensor([[1]]), (4,), (1,), blank=3), lambda F, p: F.ctc_loss(p.long(), ampc.tensor([[1]]), (4,), (1,)),
+    lambda F, p: F.ctc_loss(p, ampc.tensor([[[1]]]), (4,), (1,)), lambda F, p: F.ctc_loss(p, ampc.tensor([[1]]), (4,), (1,), blank=3), lambda F, p: F.ctc_loss(p.long(), ampc.tensor([[1]]), (4,), (1,)),
     lambda F, p: F.ctc_loss(p, ampc.tensor([1, 2]), (4,), (1,)), lambda F, p: F.ctc_loss(p, ampc.tensor([[1]]), ampc.tensor([4.0]), (1,))])
 def test_errors(wrong):
     with pytest.raises(RuntimeError, match="ctc_loss"):

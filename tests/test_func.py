@@ -39,6 +39,24 @@ def test_derivatives_within_derivatives():
     assert float(func.grad(func.hessian(lambda y: y ** 3))(one)) == pytest.approx(6)
 
 
+def test_a_function_returns_more_than_what_is_differentiated():
+    two = ampc.full((2,), 2.0)
+
+    def f(a):
+        return a * a, {"more": a + 1}
+
+    value, slope_of, aux = func.jvp(f, (two,), (ampc.ones(2),), has_aux=True)
+    assert value.tolist() == [4, 4] and slope_of.tolist() == [4, 4] and aux["more"].tolist() == [3, 3]
+    matrix, aux = func.jacrev(f, has_aux=True)(two)
+    assert matrix.tolist() == [[4, 0], [0, 4]] and aux["more"].tolist() == [3, 3] and not aux["more"].requires_grad
+    (matrix, other), aux = func.jacfwd(lambda a, b: (a * b, a), (0, 1), has_aux=True)(two, 3 * two)
+    assert matrix.tolist() == [[6, 0], [0, 6]] and other.tolist() == [[2, 0], [0, 2]] and aux.tolist() == [2, 2]
+    assert slope(lambda w: func.jvp(lambda a: (a * a, a * w * 7), (ampc.ones(1),), (ampc.ones(1),), has_aux=True)[2]) == [8]
+    for call in (lambda: func.jvp(lambda a: a, (two,), (two,), has_aux=True), lambda: func.jacrev(lambda a: a, has_aux=True)(two)):
+        with pytest.raises(RuntimeError, match="must return .value, more."):
+            call()
+
+
 def test_nothing_is_recorded_without_need():
     one = ampc.ones(1)
     grads, (value, aux) = func.grad_and_value(lambda a: ((a * a).sum(), a * 2), has_aux=True)(one)

@@ -141,6 +141,12 @@ def test_switches():
     ampc.use_deterministic_algorithms(True)
     with ampc.backends.mkldnn.flags(enabled=False), ampc.backends.cuda.sdp_kernel(enable_flash=False):
         ampc.backends.cudnn.benchmark = False
+    q = ampc.ones(1, 2, 3)
+    params = ampc.backends.cuda.SDPAParams(q, q, q, None, 0.1, True, False)
+    assert params.query is q and params.attn_mask is None and params.dropout == 0.1 and params.is_causal and not params.enable_gqa
+    assert not ampc.backends.cuda.can_use_flash_attention(params, False) and not ampc.backends.cuda.can_use_efficient_attention(params)
+    with pytest.raises(TypeError, match="enable_gqa"):
+        ampc.backends.cuda.SDPAParams(q, q, q, None, 0.1, True)
     assert not ampc.backends.mps.is_available() and not ampc.backends.mkldnn.is_available() and ampc.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
     import ampc.backends.mkl as mkl
 

@@ -34,6 +34,11 @@ def test_ranges_between_tensors():
     assert ampc.linspace(start, end, 3).tolist() == [1, 2, 3] and ampc.logspace(start, end, 3).tolist() == [10, 100, 1000]
     assert ampc.arange(start, end).dtype == ampc.float32 and ampc.arange(end).dtype == ampc.int64
     assert ampc.arange(np.float32(2.5)).dtype == ampc.float32 and ampc.arange(np.int32(2)).dtype == ampc.int64
+    assert ampc.linspace(0, 1, ampc.tensor(3)).tolist() == [0, 0.5, 1] and ampc.logspace(0, 1, ampc.tensor(2)).tolist() == [1, 10]
+    for spaced in (ampc.linspace, ampc.logspace):
+        for steps in (3.0, ampc.tensor(3.0), None):
+            with pytest.raises(TypeError, match="`steps` must be int"):
+                spaced(0, 1, steps)
     with pytest.raises(RuntimeError, match="0-d tensors"):
         ampc.linspace(ampc.ones(2), 3, 4)
     with pytest.raises(ValueError, match="0 as an integer"):

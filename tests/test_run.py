@@ -87,6 +87,15 @@ def test_whoever_looks_for_torch_finds_ampc(tmp_path):
         assert torch.__version__ == "2.13.0" and torch.version.cuda is None and not hasattr(torch, "nothing")
         assert torch.optim.lr_scheduler.StepLR is ampc.optim.lr_scheduler.StepLR and torch.distributions.Normal(0., 1.).sample().shape == ()
         assert type(pickle.loads(pickle.dumps(torch.nn.Linear(2, 2)))) is torch.nn.Linear
+        kinds = torch.Tensor, torch.utils.data.DataLoader, torch.utils.data.Dataset  # libraries that do not import torch know these by their module
+        assert [k.__module__ for k in kinds] == ["torch", "torch.utils.data.dataloader", "torch.utils.data.dataset"]
+        assert all(pickle.loads(pickle.dumps(k)) is k for k in kinds) and torch.utils.data.Subset.__module__ == "ampc.utils.data.dataset"
+        assert [str(d) for d in (torch.float32, torch.bool, torch.complex64)] == ["torch.float32", "torch.bool", "torch.complex64"]
+        assert repr(torch.ones(1, 2).shape) == "torch.Size([1, 2])" and "dtype=torch.float64" in repr(torch.ones(1, dtype=torch.float64))
+        assert str(torch.strided) == "torch.strided" and str(torch.channels_last) == "torch.channels_last"
+        with torch.serialization.safe_globals([torch.Tensor]):
+            assert torch.Tensor in torch.serialization.get_safe_globals()
+        assert not isinstance(torch.ones(1), torch.nn.modules.lazy.LazyModuleMixin)
         try:
             import torch.nothing
         except ImportError:

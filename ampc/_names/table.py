@@ -491,7 +491,6 @@ attention has one way, chosen by shapes and device
 gives False: can_use_flash_attention can_use_efficient_attention can_use_cudnn_attention is_flash_attention_available
     fp16_bf16_reduction_math_sdp_allowed
 nothing: allow_fp16_bf16_reduction_math_sdp preferred_linalg_library preferred_blas_library
-class: SDPAParams
 
 [torch.backends]
 ampc does not use these libraries

@@ -56,7 +56,7 @@ def _default_text(p: inspect.Parameter, about: str) -> str:
     if p.default is None or isinstance(p.default, (int, float, bool)):
         return f"={p.default}"
     if isinstance(p.default, dtype_type):
-        return f"={p.default}".replace("ampc.", "")
+        return f"={p.default.name}"
     raise ValueError(f"infer_schema: the default of parameter `{p.name}` is of type {type(p.default).__name__}; a schema holds None, numbers, words, "
                      f"dtypes and devices, in {about}")
 

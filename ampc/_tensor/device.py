@@ -8,6 +8,7 @@ import threading
 from typing import Any, List, Optional, Tuple, Union
 
 from .. import _C
+from .._names.place import shown_name
 from .unsupported_dtypes import AbsentDtype
 
 __all__ = [
@@ -58,7 +59,7 @@ class Size(tuple):
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        return f"{_C._home()}.Size({list(self)})"
+        return shown_name(f"ampc.Size({list(self)})")
 
 
 _C._set_size_type(Size)
@@ -190,7 +191,7 @@ class layout:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"{_C._home()}.{self.name}"
+        return shown_name(f"ampc.{self.name}")
 
 
 strided = layout("strided")
@@ -206,7 +207,7 @@ class memory_format:
         self.name, self.ndim = name, ndim
 
     def __repr__(self) -> str:
-        return f"{_C._home()}.{self.name}"
+        return shown_name(f"ampc.{self.name}")
 
 
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import _C
+from .._names.place import shown_name
 
 __all__ = [
     "cdouble", "cfloat", "chalf", "complex128", "complex32", "complex64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
@@ -18,7 +18,7 @@ class AbsentDtype:
         self.is_complex, self.is_floating_point, self.is_signed = name.startswith("c"), name.startswith("f"), not name.startswith("u")
 
     def __repr__(self) -> str:
-        return f"{_C._home()}.{self.name}"
+        return shown_name(f"ampc.{self.name}")
 
 
 complex32, complex64, complex128 = AbsentDtype("complex32", 4), AbsentDtype("complex64", 8), AbsentDtype("complex128", 16)

@@ -124,8 +124,6 @@ class Function(FunctionCtx):
         fresh = ctx._own(args, outputs, recorded)
         if recorded:
             ctx._record(args, outputs, fresh)
-        else:
-            ctx._pack(())
         return fresh if isinstance(result, tuple) else fresh[0]
 
     def _check_marks(self, outputs: tuple, recorded: bool) -> None:

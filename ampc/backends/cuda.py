@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Iterator, NamedTuple, Optional
 
 from .. import _C
 from .._names.missing import absent_from
@@ -66,6 +66,18 @@ def cudnn_sdp_enabled() -> bool:
 def math_sdp_enabled() -> bool:
     """True: attention is made of its parts on a GPU."""
     return True
+
+
+class SDPAParams(NamedTuple):
+    """The arguments of one call of ``scaled_dot_product_attention``, as ``can_use_flash_attention`` and its siblings take them."""
+
+    query: _C.Tensor
+    key: _C.Tensor
+    value: _C.Tensor
+    attn_mask: Optional[_C.Tensor]
+    dropout: float
+    is_causal: bool
+    enable_gqa: bool
 
 
 def _leave(enabled: bool) -> None:

@@ -43,7 +43,7 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: _Lengths, target
     Args:
         log_probs: [steps, N, classes] or [steps, classes], logarithms of probabilities, as of log_softmax. As torch's, the gradient is that of what
             log_softmax was given.
-        targets: labels [N, labels], or all of them one after the other.
+        targets: labels [N, labels], or all of them one after the other; of any dtype, whole numbers.
         blank: the class that stands for no label.
         zero_infinity: 0 in place of the infinite loss of labels that do not fit into the steps."""
     if log_probs.ndim not in (2, 3) or not log_probs.is_floating_point():
@@ -56,14 +56,14 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: _Lengths, target
     steps, n, classes = x.shape
     if not 0 <= blank < classes:
         raise RuntimeError(f"ctc_loss: `blank` must be a class from 0 to {classes - 1}, got {blank}")
-    if targets.dtype not in (_C.int64, _C.int32) or targets.ndim not in (1, 2):
-        raise RuntimeError(f"ctc_loss: `targets` must be int64 or int32 of 1 or 2 dimensions, got {targets.dtype} {list(targets.shape)}")
+    if targets.ndim not in (1, 2):
+        raise RuntimeError(f"ctc_loss: `targets` must have 1 or 2 dimensions, got {list(targets.shape)}")
     counts = _numbers(target_lengths, n, targets.shape[-1], "target_lengths")
     if targets.ndim == 1 and sum(counts) != targets.shape[0] or targets.ndim == 2 and targets.shape[0] != n:
         raise RuntimeError(f"ctc_loss: `targets` {list(targets.shape)} do not fit {n} sequences with {counts} labels")
     lengths = make.tensor(_numbers(input_lengths, n, steps, "input_lengths"), dtype=_C.int64, device=x.device)
     labels = make.tensor(counts, dtype=_C.int64, device=x.device)
-    loss = _ops._ctc_loss(x, _states(targets.to(x.device), counts, blank), lengths, labels)
+    loss = _ops._ctc_loss(x, _states(targets.to(x.device, _C.int64), counts, blank), lengths, labels)
     if x.requires_grad:  # log_softmax takes this part away again; without one it is torch's gradient
         taken = make.arange(steps, device=x.device).unsqueeze(1) < lengths
         all_of_it = _ops.where(taken.unsqueeze(2), x.exp(), 0.0).sum((0, 2))

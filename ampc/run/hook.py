@@ -12,6 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any, Iterable, List, Optional
 
+from .._names.place import take_torchs_place
 from .names import missing_text
 
 VERSION = "2.13.0"  # of the torch whose interface this is
@@ -41,10 +42,10 @@ class _Loader(importlib.abc.Loader):
         if spec.name == "torch":
             import ampc
 
+            take_torchs_place()
             module = _Torch("torch", ampc.__doc__)
             module.__version__ = VERSION  # type: ignore[attr-defined]
             module.__file__ = ampc.__file__
-            ampc._C._set_home("torch")  # libraries read dtypes from their texts: str(x.dtype) == "torch.bfloat16"
             return module
         found = importlib.import_module("ampc" + spec.name[len("torch"):])
         self.kept = found.__spec__, found.__loader__, found.__name__, found.__package__

@@ -86,7 +86,7 @@ def _advise(error: BaseException) -> None:
         kind = obj if isinstance(obj, type) else type(obj)
         if isinstance(obj, ModuleType) and obj.__name__.split(".")[0] == "ampc":
             text = missing_text(f"torch{obj.__name__[4:]}.{error.name}")
-        elif kind.__module__.split(".")[0] == "ampc" and getattr(error, "name", None):
+        elif kind.__module__.split(".")[0] in ("ampc", "torch") and getattr(error, "name", None):
             text = missing_text(_path_of(kind) + "." + str(error.name))
     if text:
         frames = traceback.extract_tb(error.__traceback__)

@@ -44,6 +44,7 @@ def by_name() -> Dict[str, Any]:
     for entry in _allowed:
         target, name = entry if isinstance(entry, tuple) else (entry, f"{entry.__module__}.{entry.__qualname__}")
         found[name] = target
-        if name.startswith("ampc."):
-            found["torch" + name[len("ampc"):]] = target
+        package, dot, rest = name.partition(".")
+        if package in ("ampc", "torch"):
+            found["ampc" + dot + rest] = found["torch" + dot + rest] = target
     return found

@@ -427,6 +427,12 @@ static T causal_mask(ac_scratch *s, int64_t rows, int64_t cols, ac_device device
     return BIN(ge, ac_c_reshape(s, ac_c_arange(s, rows, device), &column), ac_c_arange(s, cols, device));
 }
 
+/* The mask, and nothing above the diagonal. */
+static T below_diagonal(ac_scratch *s, T mask, T q, T k) {
+    T below = causal_mask(s, q->shape[q->ndim - 2], k->shape[k->ndim - 2], ac_device_of(q));
+    return mask->dtype == AC_bool ? BIN(logical_and, mask, below) : WHERE(below, mask, NUM(-INFINITY));
+}
+
 static T shared_heads(ac_scratch *s, T x, T query) { /* one key for several queries: repeated along dimension -3 */
     int at = x->ndim - 3;
     int64_t each = x->shape[at] ? query->shape[at] / x->shape[at] : 0;
@@ -549,18 +555,18 @@ COMPOSE(attention) {
     T q = in[0], k = in[1], v = in[2], mask = in[3];
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
         REFUSE(AC_RUNTIME, "scaled_dot_product_attention: query, key and value need at least 2 dimensions");
-    if (mask && a->is_causal)
-        REFUSE(AC_RUNTIME, "scaled_dot_product_attention: give `attn_mask` or `is_causal`, not both");
     if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim) k = shared_heads(s, k, q), v = shared_heads(s, v, q);
     if (!k || !v) return NULL;
     if (mask) NEED(check_mask(mask, q, k));
+    ac_attrs_attention one = *a; /* of the mask and is_causal */
+    if (mask && a->is_causal) mask = below_diagonal(s, mask, q, k), one.is_causal = 0;
     double scale = a->scale.kind == AC_NONE ? 1 / sqrt((double)q->shape[q->ndim - 1]) : ac_scalar_double(a->scale);
-    if (!is_fused(in, k, v, mask, a)) {
+    if (!is_fused(in, k, v, mask, &one)) {
         NEED(check_attention(q, k, v));
-        return attention_by_parts(s, q, k, v, mask, scale, a);
+        return attention_by_parts(s, q, k, v, mask, scale, &one);
     }
-    if (ac_device_of(q) != AC_CPU) return flash_attention(s, q, k, v, mask, scale, a);
-    ac_attrs_fused_attention fused = {scale, a->is_causal, AC_NO_DTYPE};
+    if (ac_device_of(q) != AC_CPU) return flash_attention(s, q, k, v, mask, scale, &one);
+    ac_attrs_fused_attention fused = {scale, one.is_causal, AC_NO_DTYPE};
     return ac_c_call(s, AC_OP_fused_attention, &fused, 4, with_dense_rows(s, q), with_dense_rows(s, k),
                      with_dense_rows(s, v), whole_mask(s, mask, q, k));
 }

@@ -1,7 +1,7 @@
 /* Composite operators that write at indices along a dimension, and join what meets in one element. */
 #include "dispatch/compose_read.h"
 
-enum { SUM, PROD, MEAN, AMAX, AMIN };
+enum { SUM, PROD, MEAN, AMAX, AMIN, MAX, MIN };
 
 /* -- what the tensors must be ----------------------------------------------------------------------- */
 
@@ -194,7 +194,8 @@ COMPOSE(scatter_reduce) {
     int64_t dim = a->dim;
     NEED(check_index("scatter_reduce", in[0], in[1], &dim));
     NEED(check_dtype("scatter_reduce", "src", in[0], in[2]));
-    return reduced(s, in[0], dim, in[1], in[2], a->reduce, a->include_self);
+    int64_t how = a->reduce < MAX ? a->reduce : a->reduce - MAX + AMAX; /* max is another word for amax, min for amin */
+    return reduced(s, in[0], dim, in[1], in[2], how, a->include_self);
 }
 
 COMPOSE(index_reduce) {

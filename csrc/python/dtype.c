@@ -46,21 +46,13 @@ static PyObject *get_numpy_dtype(PyObject *self, void *unused) {
     return result;
 }
 
+/* Under the class's module, which is torch where ampc stands in its place (ampc/_names/place.py). */
 static PyObject *repr(PyObject *self) {
-    return PyUnicode_FromFormat("%U.%s", ac_py->home, ac_dtypes[DTYPE_OF(self)].name);
-}
-
-/* _home() and _set_home(name): of which package dtypes and sizes show themselves; torch where that is what a script
- * has imported, because libraries read dtypes from their texts. */
-static PyObject *home(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
-    return Py_NewRef(ac_py->home);
-}
-static PyObject *set_home(PyObject *module, PyObject *name) {
-    (void)module;
-    if (!PyUnicode_Check(name)) return PyErr_SetString(PyExc_TypeError, "expected a str"), NULL;
-    Py_SETREF(ac_py->home, Py_NewRef(name));
-    Py_RETURN_NONE;
+    PyObject *module = PyObject_GetAttrString((PyObject *)Py_TYPE(self), "__module__");
+    if (!module) return NULL;
+    PyObject *text = PyUnicode_FromFormat("%S.%s", module, ac_dtypes[DTYPE_OF(self)].name);
+    Py_DECREF(module);
+    return text;
 }
 
 static PyObject *reduce(PyObject *self, PyObject *unused) {
@@ -179,8 +171,6 @@ static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc},
 static PyType_Spec spec = {"ampc.dtype", sizeof(PyDtype), 0, Py_TPFLAGS_DEFAULT, slots};
 
 static PyMethodDef functions[] = {{"_dtype_named", dtype_named, METH_O, NULL},
-                                  {"_home", home, METH_NOARGS, NULL},
-                                  {"_set_home", set_home, METH_O, NULL},
                                   {"get_default_dtype", default_dtype, METH_NOARGS,
                                    "get_default_dtype()\n--\n\n"
                                    "The dtype that Python floats become."},
@@ -206,9 +196,7 @@ static int add_dtype(PyObject *module, int i) {
 
 int ac_dtype_type_init(PyObject *module) {
     ac_py->dtype = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-    ac_py->home = PyUnicode_FromString("ampc");
-    if (!ac_py->dtype || !ac_py->home || PyModule_AddObjectRef(module, "dtype", (PyObject *)ac_py->dtype) < 0)
-        return -1;
+    if (!ac_py->dtype || PyModule_AddObjectRef(module, "dtype", (PyObject *)ac_py->dtype) < 0) return -1;
     ac_py->dtype->tp_new = NULL; /* there are no others than the table's */
     for (int i = 0; i < AC_N_DTYPES; i++)
         if (add_dtype(module, i) < 0) return -1;

@@ -43,7 +43,6 @@ typedef struct {
     PyObject *capture_error;                              /* ampc._C.CaptureError */
     PyObject *linalg_error;                               /* ampc.linalg.LinAlgError */
     PyObject *no_tensor, *no_number, *wrong_out, *no_gpu; /* ampc._C.NoTensor, NoNumber, WrongOut and NoGPU */
-    PyObject *home;                                       /* the package that dtypes are shown of: "ampc" or "torch" */
     PyObject *functions;                                  /* name -> function, also for pickling */
     PyObject *anomaly; /* what looks at the gradients of each backward, or NULL; of the whole process, as in torch */
     PyObject *told;    /* what who waits for a GPU next is raised, or NULL */

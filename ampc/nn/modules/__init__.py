@@ -38,9 +38,9 @@ else:
     __all__ = [name for name, found in globals().items() if isinstance(found, type) and name[0] != "_" and found.__module__.startswith("ampc.")]
 
     def __getattr__(name: str) -> Any:
-        if name not in LATER:
-            return absent_from("ampc.nn")(name)
         import importlib
 
-        globals()[name] = found = getattr(importlib.import_module(f"{__name__}.{LATER[name]}"), name)
-        return found
+        if name in LATER:
+            globals()[name] = found = getattr(importlib.import_module(f"{__name__}.{LATER[name]}"), name)
+            return found
+        return importlib.import_module(f"{__name__}.{name}") if name in LATER.values() else absent_from("ampc.nn")(name)

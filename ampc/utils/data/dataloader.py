@@ -18,6 +18,7 @@ from ..._C import Tensor
 from ..._events import announce
 from ..._messages.callers import warn
 from ..._names.missing import absent_from
+from ..._names.place import shown_name
 from ..._tensor import creation as make
 from .collate import default_collate, default_convert
 from .dataset import Dataset, IterableDataset
@@ -365,6 +366,8 @@ class DataLoader(Generic[T_co]):
     A worker's exception is raised again here, with the worker's traceback in its text. Ctrl-C ends the workers, and so does the end of
     this process. ValueError for options that exclude each other, and for setting the dataset, batch size, samplers, ``drop_last`` or
     ``persistent_workers`` of a loader that is made."""
+
+    __module__ = shown_name(__name__)  # by which libraries know it
 
     _made = False
     _iterator: Optional[_BaseDataLoaderIter]

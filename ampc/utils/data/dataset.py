@@ -11,6 +11,7 @@ from typing import Any, Generic, List, Optional, Tuple, TypeVar, Union
 
 from ..._C import Tensor
 from ..._messages.callers import warn
+from ..._names.place import shown_name
 from ..._tensor import creation as make
 
 T = TypeVar("T")
@@ -20,6 +21,8 @@ T_co = TypeVar("T_co", covariant=True)
 class Dataset(Generic[T_co]):
     """Samples by index. A subclass defines ``__getitem__`` and, for most samplers, ``__len__``. If it defines ``__getitems__``, that gets a
     list of indices. ``a + b`` concatenates datasets."""
+
+    __module__ = shown_name(__name__)  # by which libraries know it
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
