@@ -229,6 +229,21 @@ def test_the_default_stream_is_a_generator():
     assert sorted(int(i) for batch in data for i in batch) == [0, 1, 2, 3]
 
 
+def test_a_state_of_random_numbers_is_bytes_so_that_a_conversion_to_bytes_keeps_it():
+    """Scripts convert the state of a checkpoint, which may have moved to a device, before they set it."""
+    ampc.manual_seed(2**63 + 12345)
+    ampc.randn(1000)
+    state, want = ampc.get_rng_state(), None
+    assert state.dtype == ampc.uint8 and state.ndim == 1
+    for given in (state, state.byte(), state.type(ampc.ByteTensor), state.cpu().to(ampc.uint8), ampc.ByteTensor(state), ampc.tensor(state.tolist(), dtype=ampc.uint8)):
+        ampc.set_rng_state(given)
+        drawn = ampc.randn(5).tolist()
+        want = want or drawn
+        assert drawn == want
+    other = ampc.Generator()
+    assert other.set_state(state) is other and ampc.randn(5, generator=other).tolist() == want
+
+
 def test_layouts_that_no_tensor_has():
     for name in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"):
         kind = getattr(ampc, name)
