@@ -11,11 +11,11 @@ from ._C import Tensor
 from ._names.missing import absent_from
 from .autograd import enable_grad
 from .autograd import functional as _functional
-from .nn import Module
+from .nn import Module, ModuleList
 from .nn.utils.stateless import call_with
 from .utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap"]
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp", "vmap"]
 
 ArgNums = Union[int, Tuple[int, ...]]
 
@@ -26,6 +26,29 @@ def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any =
     itself stays as it is. A tensor given for one of several tied names stands for all of them when ``tie_weights``. Names that
     it has not are passed over, as in torch; with ``strict`` they, and names that are left out, are a RuntimeError."""
     return call_with(module, parameter_and_buffer_dicts, args, kwargs, tie_weights, strict)
+
+
+def stack_module_state(models: Union[Sequence[Module], ModuleList]) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
+    """(parameters, buffers) of several modules of one class, each stacked along a new first dimension, for `vmap` of `functional_call`. Stacked
+    parameters are leaves of their own. RuntimeError for no modules, modules in different modes (training or not), and different classes;
+    ValueError for parameters of one name some of which require gradients."""
+    if not models:
+        raise RuntimeError("stack_module_state: expected at least one module, got none")
+    if len({m.training for m in models}) > 1:
+        raise RuntimeError("stack_module_state: some modules are in training mode and some are not; call train() or eval() on all")
+    kinds = {type(m) for m in models}
+    if len(kinds) > 1:
+        raise RuntimeError(f"stack_module_state: expected modules of one class, got {', '.join(sorted(k.__name__ for k in kinds))}")
+    parameters = {name: _stacked(name, [dict(m.named_parameters())[name] for m in models]) for name, _ in models[0].named_parameters()}
+    buffers = {name: _stacked(name, [dict(m.named_buffers())[name] for m in models]) for name, _ in models[0].named_buffers()}
+    return parameters, buffers
+
+
+def _stacked(name: str, tensors: List[Tensor]) -> Tensor:
+    needs = {t.requires_grad for t in tensors}
+    if len(needs) > 1:
+        raise ValueError(f"stack_module_state: {name} requires gradients in some modules and not in others; call requires_grad_() on all alike")
+    return _ops.stack([t.detach() for t in tensors]).requires_grad_(needs.pop())
 
 
 # -- derivatives ---------------------------------------------------------------------------------------------------
@@ -134,6 +157,27 @@ def jvp(func: Callable, primals: Tuple[Any, ...], tangents: Tuple[Any, ...], *, 
     if has_aux:
         raise NotImplementedError("jvp: has_aux is not supported; return the value alone")
     return _differentiated(partial(_functional.jvp, strict=strict), func, tuple(primals), tangents)
+
+
+def linearize(func: Callable, *primals: Any) -> Tuple[Any, Callable]:
+    """(value, f), where f(*tangents) gives the derivative along the tangents, which have the structure of the primals."""
+    value = func(*primals)
+
+    def along(*tangents: Any) -> Any:
+        given, spec = tree_flatten(list(primals))
+        moved, other = tree_flatten(list(tangents))
+        if other != spec or any(m.shape != g.shape or m.dtype != g.dtype for m, g in zip(moved, given)):
+            raise RuntimeError("linearize: the tangents must have the structure, shapes and dtypes of the primals")
+        flat: List[Any] = []  # the structure of the results
+
+        def of_leaves(*leaves: Tensor) -> Tuple[Tensor, ...]:
+            results, flat[:] = (lambda found: (found[0], [found[1]]))(tree_flatten(func(*tree_unflatten(list(leaves), spec))))
+            return tuple(results)
+
+        found = jvp(of_leaves, tuple(given), tuple(moved))[1]
+        return tree_unflatten(list(found), flat[0])
+
+    return value, along
 
 
 def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk_size: Any = None) -> Callable:

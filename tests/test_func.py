@@ -1,5 +1,8 @@
 """ampc.func: derivatives of functions keep the history of what else took part, as torch.func's do."""
 
+import copy
+
+import numpy as np
 import pytest
 
 import ampc
@@ -67,3 +70,72 @@ def test_a_graph_of_many_ways_is_gone_through_once():
 def test_nodes_are_equal_where_they_are_the_same():
     y = ampc.ones(1, requires_grad=True) * 2
     assert y.grad_fn == y.grad_fn and y.grad_fn != (y * 1).grad_fn and len({y.grad_fn, y.grad_fn}) == 1
+
+
+def test_several_modules_as_one(torch):
+    """An ensemble: parameters stacked, and vmap of a functional call."""
+    weights = np.random.default_rng(0).standard_normal((3, 2, 4))
+
+    def run(lib):
+        models = [lib.nn.Sequential(lib.nn.Linear(4, 2), lib.nn.BatchNorm1d(2)).eval() for _ in range(3)]
+        for m, w in zip(models, weights):
+            m[0].weight.data.copy_(lib.tensor(w))
+            m[0].bias.data.zero_()
+        parameters, buffers = lib.func.stack_module_state(models)
+        assert all(p.requires_grad and p.is_leaf for p in parameters.values())
+        base = copy.deepcopy(models[0])
+        x = lib.tensor(np.arange(8.0).reshape(2, 4), dtype=lib.float32)
+        y = lib.func.vmap(lambda p, b, t: lib.func.functional_call(base, (p, b), (t,)), in_dims=(0, 0, None))(parameters, buffers, x)
+        y.sum().backward()
+        return {**{k: list(v.shape) for k, v in (parameters | buffers).items()}}, y.detach().numpy(), parameters["0.weight"].grad.numpy()
+
+    ours, theirs = run(ampc), run(torch)
+    assert ours[0] == theirs[0]
+    for mine, other in zip(ours[1:], theirs[1:]):
+        np.testing.assert_allclose(mine, other, rtol=1e-5)
+    line = ampc.nn.Linear
+    frozen = line(1, 1).requires_grad_(False)
+    for wrong, kind, text in (([], RuntimeError, "at least one"), ([line(1, 1), line(1, 1).eval()], RuntimeError, "training mode"),
+                              ([line(1, 1), ampc.nn.Identity()], RuntimeError, "one class"), ([line(1, 1), frozen], ValueError, "requires gradients in some")):
+        with pytest.raises(kind, match=text):
+            ampc.func.stack_module_state(wrong)
+
+
+def test_a_function_made_linear(torch):
+    def run(lib):
+        f = lambda x, more: {"a": x.sin() * more["w"], "b": (x * x).sum()}  # noqa: E731
+        given = lib.tensor([0.5, 2.0]), {"w": lib.tensor([3.0, -1.0])}
+        value, along = lib.func.linearize(f, *given)
+        moves = [along(lib.tensor([1.0, v]), {"w": lib.tensor([v, 0.0])}) for v in (0.0, 2.0)]
+        return [found[k].tolist() for found in (value, *moves) for k in ("a", "b")]
+
+    for mine, other in zip(run(ampc), run(torch)):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+    value, along = ampc.func.linearize(ampc.sin, ampc.zeros(3))
+    assert along(ampc.ones(3)).tolist() == [1, 1, 1] and value.tolist() == [0, 0, 0]
+    for wrong in (ampc.ones(2), ampc.ones(3).double()):
+        with pytest.raises(RuntimeError, match="tangents"):
+            along(wrong)
+
+
+def test_gradients_for_several_weights(torch):
+    """With is_grads_batched: the rows of a Jacobian, as torch stacks them."""
+    def found(lib, **options):
+        x, w = lib.tensor([[1.0, 2.0], [3.0, 5.0]], requires_grad=True), lib.tensor([0.5, 2.0], requires_grad=True)
+        y, z = (x * w).sin().sum(0), (x * x).sum(1)
+        unit = lib.eye(2)
+        got = lib.autograd.grad((y, z), (x, w), (unit, 2 * unit), is_grads_batched=True, **options)
+        alone = lib.autograd.grad(z.sum(), (x, w), retain_graph=True, allow_unused=True) if options.get("retain_graph") else ()
+        unused = lib.autograd.grad(lib.ones(2, requires_grad=True) * 1, (w,), unit, is_grads_batched=True, allow_unused=True)
+        return [g if g is None else np.array(g.tolist()) for g in (*got, *alone, *unused)], got[0].requires_grad
+
+    for options in ({}, {"retain_graph": True}, {"create_graph": True}):
+        (ours, records), (theirs, recorded) = found(ampc, **options), found(torch, **options)
+        assert records == recorded and [g is None for g in ours] == [g is None for g in theirs]
+        for mine, theirs_ in zip(ours, theirs):
+            if mine is not None:
+                np.testing.assert_allclose(mine, theirs_, rtol=1e-6)
+    y = ampc.ones(2, requires_grad=True) * 2
+    for wrong in (None, ampc.tensor(1.0), ampc.ones(0, 2)):
+        with pytest.raises(ValueError, match="first dimension"):
+            ampc.autograd.grad(y, y, wrong, is_grads_batched=True)

@@ -310,3 +310,9 @@ def test_the_private_name_of_load_hooks():
     layer._register_load_state_dict_pre_hook(lambda module, state, prefix, *rest: seen.append(module is layer), with_module=True)
     layer.load_state_dict(layer.state_dict())
     assert seen == [(["bias", "weight"], ""), True]
+
+
+def test_the_name_of_a_type(torch):
+    for what in ("lib.nn.Linear(1, 1)", "lib.nn.Linear", "lib.nn.Parameter", "lib.ones(1)", "lib.ones(1).double()", "3", "int", "'a'", "[]"):
+        ours, theirs = (lib.typename(eval(what, {"lib": lib})) for lib in (ampc, torch))
+        assert ours.replace("ampc.", "torch.") == theirs
