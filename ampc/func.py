@@ -131,12 +131,15 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
         parts = [_leaves(p, outer) for p in primals]
         result = func(*(tree_unflatten(*part) for part in parts))
     value, aux = result if has_aux else (result, None)
-    outputs = tuple(tree_flatten(value)[0])
+    outputs, of_value = tree_flatten(value)
     every = tuple(t for leaves, _ in parts for t in leaves)
 
     def back(cotangents: Any, retain_graph: bool = True) -> Tuple[Any, ...]:
         recorded = _C.is_grad_enabled()
-        found = _functional._derivatives(outputs, every, tree_flatten(cotangents)[0], recorded, False, "vjp")
+        weights, of_weights = tree_flatten(cotangents)
+        if of_weights != of_value or any(w.shape != y.shape for w, y in zip(weights, outputs)):
+            raise RuntimeError("vjp: the cotangents must have the structure and the shapes of the function's result")
+        found = _functional._derivatives(tuple(outputs), every, weights, recorded, False, "vjp")
         each = iter(found)
         made = tuple(tree_unflatten([next(each) for _ in leaves], spec) for leaves, spec in parts)
         return _settled(made, every, recorded)

@@ -277,7 +277,7 @@ def test_python_function():
 
 def test_what_made_a_tensor_has_a_class_of_its_own(torch):
     """What draws graphs prints the class's name; a printed loss says what made it."""
-    for made in ("x * 2", "x.exp()", "x.clone()", "x @ x", "lib.log_softmax(x, 0)", "x.mean()", "lib.cat([x, x])", "lib.linalg.qr(x)[1]"):
+    for made in ("x * 2", "x ** 2", "x.square()", "x.exp()", "x.clone()", "x @ x", "lib.log_softmax(x, 0)", "x.mean()", "lib.cat([x, x])", "lib.linalg.qr(x)[1]"):
         ours, theirs = (eval(made, {"lib": lib, "x": lib.eye(2, requires_grad=True)}) for lib in (ampc, torch))
         name = type(theirs.grad_fn).__name__
         node = ours.grad_fn

@@ -139,3 +139,58 @@ def test_gradients_for_several_weights(torch):
     for wrong in (None, ampc.tensor(1.0), ampc.ones(0, 2)):
         with pytest.raises(ValueError, match="first dimension"):
             ampc.autograd.grad(y, y, wrong, is_grads_batched=True)
+
+
+KEPT = {"x ** 3": ["self"], "x.exp()": ["result"], "x.sigmoid()": ["result"], "x.tanh()": ["result"], "x * w": ["self", "other"],
+        "x / w": ["self", "other"], "x.log()": ["self"], "lib.softmax(x, 0)": ["result"], "x.sin()": ["self"], "x.atan2(w)": ["self", "other"]}
+
+
+@pytest.mark.parametrize("made", KEPT)
+def test_what_a_node_keeps_can_be_looked_at(torch, made):
+    def look(lib):
+        x, w = (lib.tensor(v, requires_grad=True) for v in ([0.5, 2.0], [3.0, 0.25]))
+        y = eval(made, {"lib": lib, "x": x, "w": w})
+        found = [getattr(y.grad_fn, f"_saved_{name}") for name in KEPT[made]]
+        assert [t is x or t is w or t.grad_fn == y.grad_fn for t in found] == [True] * len(found) or lib is torch
+        y.sum().backward()
+        with pytest.raises(RuntimeError):  # freed
+            getattr(y.grad_fn, f"_saved_{KEPT[made][0]}")
+        with pytest.raises(AttributeError):
+            y.grad_fn._saved_nothing
+        return [t.tolist() for t in found]
+
+    for mine, other in zip(look(ampc), look(torch)):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+
+
+def test_what_a_function_leaves_can_be_looked_at(torch):
+    """Through the node of its result."""
+    def look(lib):
+        class Scale(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, factor):
+                ctx.save_for_backward(x)
+                ctx.factor = factor
+                return x * factor
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * ctx.factor, None
+
+        y = Scale.apply(lib.ones(2, requires_grad=True), 3.0)
+        node = y.grad_fn
+        assert not hasattr(node, "other") and not hasattr((y * 2).grad_fn, "factor")
+        return node.factor, node.needs_input_grad, [t.tolist() for t in node.saved_tensors]
+
+    assert look(ampc) == look(torch)
+
+
+def test_cotangents_have_the_structure_of_the_result(torch):
+    """One that is missing would leave out a part of the gradient."""
+    one = [1.0, 1.0]
+    for given in ("lib.tensor(one)", "{'a': lib.tensor(one)}", "[lib.tensor(one)] * 2", "{'a': lib.tensor(one), 'b': lib.tensor(1.0)}"):
+        for lib in (ampc, torch):
+            back = lib.func.vjp(lambda t: {"a": t, "b": t * 2}, lib.tensor(one))[1]
+            assert back({"a": lib.tensor(one), "b": lib.tensor(one)})[0].tolist() == [3, 3]
+            with pytest.raises(RuntimeError):
+                back(eval(given, {"lib": lib, "one": one}))

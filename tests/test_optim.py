@@ -469,6 +469,8 @@ def test_groups_have_the_options_of_torch(torch, name):
         assert {k: v for k, v in ours.defaults.items() if k != "rounding"} == theirs.defaults
         assert repr(ours) == repr(theirs)
         assert ours.state_dict()["param_groups"][0].keys() - {"rounding"} == theirs.state_dict()["param_groups"][0].keys()
+    words = [inspect.signature(getattr(lib.optim, name)).parameters.keys() for lib in (torch, ampc)]
+    assert words[0] <= words[1]  # scripts ask whether `fused` is among them
     if name in ("SGD", "Adam"):
         assert "rounding: kahan" in repr(getattr(ampc.optim, name)([ampc.ones(2, requires_grad=True)], lr=0.1, rounding="kahan"))
 

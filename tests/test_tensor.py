@@ -397,3 +397,12 @@ def test_the_random_stream_by_cudas_names():
     with ampc.cuda.nvtx.range("forward"):
         assert ampc.cuda.initial_seed() == ampc.initial_seed()
     ampc.manual_seed(0)
+
+
+def test_a_tensor_of_a_class_of_its_own_says_so(torch):
+    for made in ("lib.arange(6.).reshape(2, 3)", "lib.arange(40.) * 1000", "lib.ones(0, 2)", "lib.ones(2, 2).double()", "lib.ones(3, device='meta')"):
+        shown = []
+        for lib in (ampc, torch):
+            kind = type("Measured", (lib.Tensor,), {})
+            shown.append(repr(eval(made, {"lib": lib}).as_subclass(kind)).replace(lib.__name__, "torch"))
+        assert shown[0] == shown[1] and shown[0].startswith("Measured(")

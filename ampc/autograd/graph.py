@@ -36,7 +36,18 @@ def _metadata(self: Any) -> Dict[Any, Any]:
     return _C._hooks(self)[0].setdefault("metadata", (_NOTES, {}))[1]
 
 
-for _name, _made in (("register_hook", _register_hook), ("register_prehook", _register_prehook), ("metadata", property(_metadata))):
+def _of_another(self: Any, name: str) -> Any:
+    """Of a Function's node, what its forward left on ``ctx``. Of an operator's, ``_saved_self`` and the like: the tensors kept for backward,
+    by the operand's name, and ``_saved_result``. AttributeError for what is not kept, RuntimeError where a backward has freed it."""
+    if self._context is not None:
+        return getattr(self._context, name)
+    if name.startswith("_saved_"):
+        return self._saved(name[len("_saved_"):])
+    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+for _name, _made in (("register_hook", _register_hook), ("register_prehook", _register_prehook), ("metadata", property(_metadata)),
+                     ("__getattr__", _of_another)):
     setattr(Node, _name, _made)
 
 _refusals = threading.local()  # .texts: those of the regions around, of this thread

@@ -6,6 +6,7 @@
 #include "dispatch/write.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* A grad_fn. */
 typedef struct {
@@ -400,14 +401,14 @@ static PyObject *with_history(PyObject *module, PyObject *args) {
 
 /* -- the Node object: grad_fn ----------------------------------------------------------------------- */
 
-/* As in torch: MulBackward0 for `mul`, NameBackward for a Function, AccumulateGrad. */
+/* As in torch: MulBackward0 for `mul`, PowBackward0 also for a square, NameBackward for a Function, AccumulateGrad. */
 static PyObject *name_of_node(const ac_node *n) {
     char words[64];
     size_t length = 0;
     if (n->is_accumulator) return PyUnicode_FromString(n->name);
     if (n->py) return PyUnicode_FromFormat("%sBackward", n->name);
     bool first = true; /* of a word */
-    for (const char *c = n->name; *c && length < sizeof words - 1; c++) {
+    for (const char *c = n->op == AC_OP_square ? "pow" : n->name; *c && length < sizeof words - 1; c++) {
         bool between = *c == '_' || *c == '.';
         if (!between) words[length++] = first ? Py_TOUPPER(*c) : *c;
         first = between;
@@ -484,6 +485,36 @@ static PyObject *node_variable(PyObject *o, void *unused) {
     if (!n->leaf) return PyErr_SetString(PyExc_AttributeError, "only AccumulateGrad has a variable"), NULL;
     return ac_wrap_borrowed(n->leaf);
 }
+static PyObject *node_context(PyObject *o, void *unused) {
+    (void)unused;
+    const ac_node *n = ((PyNode *)o)->node;
+    return Py_NewRef(n->py ? (PyObject *)n->py : Py_None);
+}
+
+/* Where a node keeps an operand or the result of that name, as torch calls them; -1: nowhere. */
+static int slot_of(const ac_node *n, const char *name) {
+    const ac_op_info *info = &ac_ops[n->op];
+    if (n->name != info->shown) return -1; /* it is of no operator of the table */
+    if (!strcmp(name, "result")) return n->n_in;
+    if (!strcmp(name, "self")) return n->n_in > 0 ? 0 : -1;
+    for (int i = 0, slot = 0; i < info->n_params && info->params[i].kind != AC_P_TENSOR_LIST; i++) {
+        if (info->params[i].kind != AC_P_TENSOR) continue;
+        if (!strcmp(name, info->params[i].name)) return slot < n->n_in ? slot : -1;
+        slot++;
+    }
+    return -1;
+}
+
+static PyObject *node_saved(PyObject *o, PyObject *word) {
+    ac_node *n = ((PyNode *)o)->node;
+    const char *name = PyUnicode_AsUTF8(word);
+    if (!name) return NULL;
+    int slot = slot_of(n, name);
+    bool saved = slot >= 0 && (n->saved[slot].tensor || n->saved[slot].packed || n->released);
+    if (saved) return ac_wrap(ac_unpack(n, slot, true));
+    return PyErr_Format(PyExc_AttributeError, "%s kept no tensor named '%s'", Py_TYPE(o)->tp_name, name);
+}
+
 static PyObject *node_compute(PyObject *o, void *unused) {
     (void)unused;
     const ac_node *n = ((PyNode *)o)->node;
@@ -491,11 +522,15 @@ static PyObject *node_compute(PyObject *o, void *unused) {
     return Py_NewRef(ac_py->dtypes[n->compute]);
 }
 
-static PyGetSetDef node_getset[] = {{"next_functions", node_next, NULL, "((node, index), ...) of the inputs.", NULL},
-                                    {"variable", node_variable, NULL, "The leaf an AccumulateGrad adds to.", NULL},
-                                    {"compute_dtype", node_compute, NULL, "The dtype autocast chose, or None.", NULL},
-                                    {NULL, NULL, NULL, NULL, NULL}};
-static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."}, {NULL, NULL, 0, NULL}};
+static PyGetSetDef node_getset[] = {
+    {"next_functions", node_next, NULL, "((node, index), ...) of the inputs.", NULL},
+    {"variable", node_variable, NULL, "The leaf an AccumulateGrad adds to.", NULL},
+    {"_context", node_context, NULL, "What a Function's forward leaves, or None.", NULL},
+    {"compute_dtype", node_compute, NULL, "The dtype autocast chose, or None.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."},
+                                     {"_saved", node_saved, METH_O, "The tensor that is kept under a name."},
+                                     {NULL, NULL, 0, NULL}};
 static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},     {Py_tp_hash, node_hash},
                                    {Py_tp_richcompare, node_compare}, {Py_tp_getset, node_getset},
                                    {Py_tp_methods, node_methods},     {0, NULL}};
