@@ -137,6 +137,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     def back(cotangents: Any, retain_graph: bool = True) -> Tuple[Any, ...]:
         recorded = _C.is_grad_enabled()
         weights, of_weights = tree_flatten(cotangents)
+        if not all(isinstance(w, Tensor) for w in weights):
+            raise TypeError("vjp: the cotangents must be Tensors")
         if of_weights != of_value or any(w.shape != y.shape for w, y in zip(weights, outputs)):
             raise RuntimeError("vjp: the cotangents must have the structure and the shapes of the function's result")
         found = _functional._derivatives(tuple(outputs), every, weights, recorded, False, "vjp")
@@ -148,75 +150,78 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     return (value, back, aux) if has_aux else (value, back)
 
 
-def _differentiated(derivative: Callable, func: Callable, inputs: Tuple[Any, ...], *more: Any) -> Any:
-    """``derivative`` (of autograd.functional) of func by the inputs; it can be differentiated by what lies outside."""
-    outer = _C.is_grad_enabled()
-    leaves = tuple(_leaves(inputs, outer)[0])
-    return _settled(derivative(func, leaves, *more, create_graph=outer), leaves, outer)
+class _Flat:
+    """A function of the tensors of ``given``, a structure of arguments, that gives those of its result; it keeps the result's structure as
+    ``shape``, and what ``has_aux`` says comes with it as ``aux``."""
+
+    def __init__(self, func: Callable, given: Tuple[Any, ...], has_aux: bool, what: str) -> None:
+        self.func, self.has_aux, self.what = func, has_aux, what
+        self.leaves, self.spec = tree_flatten(given)
+        self.shape: Any = None
+        self.aux: Any = None
+
+    def __call__(self, *leaves: Tensor) -> Tuple[Tensor, ...]:
+        result = self.func(*tree_unflatten(list(leaves), self.spec))
+        if self.has_aux:
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise RuntimeError(f"{self.what}: with has_aux the function must return two things, its result and what comes with it")
+            result, self.aux = result
+        outputs, self.shape = tree_flatten(result)
+        return tuple(outputs)
+
+    def differentiated(self, derivative: Callable, *more: Any) -> Any:
+        """``derivative`` (of autograd.functional) by the tensors; it can be differentiated by what lies outside."""
+        outer = _C.is_grad_enabled()
+        leaves = tuple(_leaves(tuple(self.leaves), outer)[0])
+        found = _settled(derivative(self, leaves, *more, create_graph=outer), leaves, outer)
+        self.aux = _settled(self.aux, leaves, outer)
+        return found
 
 
 def jvp(func: Callable, primals: Tuple[Any, ...], tangents: Tuple[Any, ...], *, strict: bool = False, has_aux: bool = False) -> Any:
-    """(value, the derivative along the tangents)."""
-    if has_aux:
-        raise NotImplementedError("jvp: has_aux is not supported; return the value alone")
-    return _differentiated(partial(_functional.jvp, strict=strict), func, tuple(primals), tangents)
+    """(value, the derivative along the tangents), which have the structure of the primals. With ``has_aux``, func returns (value, more) and the
+    result is (value, derivative, more). RuntimeError for tangents of another structure or shape."""
+    flat = _Flat(func, tuple(primals), has_aux, "jvp")
+    moved, spec = tree_flatten(tuple(tangents))
+    if spec != flat.spec or any(m.shape != x.shape or m.dtype != x.dtype for m, x in zip(moved, flat.leaves)):
+        raise RuntimeError("jvp: the tangents must have the structure, shapes and dtypes of the primals")
+    value, along = (tree_unflatten(list(found), flat.shape) for found in flat.differentiated(partial(_functional.jvp, strict=strict), tuple(moved)))
+    return (value, along, flat.aux) if has_aux else (value, along)
 
 
 def linearize(func: Callable, *primals: Any) -> Tuple[Any, Callable]:
-    """(value, f), where f(*tangents) gives the derivative along the tangents, which have the structure of the primals."""
-    value = func(*primals)
-
-    def along(*tangents: Any) -> Any:
-        given, spec = tree_flatten(list(primals))
-        moved, other = tree_flatten(list(tangents))
-        if other != spec or any(m.shape != g.shape or m.dtype != g.dtype for m, g in zip(moved, given)):
-            raise RuntimeError("linearize: the tangents must have the structure, shapes and dtypes of the primals")
-        flat: List[Any] = []  # the structure of the results
-
-        def of_leaves(*leaves: Tensor) -> Tuple[Tensor, ...]:
-            results, flat[:] = (lambda found: (found[0], [found[1]]))(tree_flatten(func(*tree_unflatten(list(leaves), spec))))
-            return tuple(results)
-
-        found = jvp(of_leaves, tuple(given), tuple(moved))[1]
-        return tree_unflatten(list(found), flat[0])
-
-    return value, along
+    """(value, f), where f(*tangents) gives the derivative along the tangents, as `jvp` does."""
+    return func(*primals), lambda *tangents: jvp(func, primals, tangents)[1]
 
 
 def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk_size: Any = None) -> Callable:
-    """A function that gives the Jacobian of func's result by the arguments numbered ``argnums``, [*result, *argument]."""
-    if has_aux:
-        raise NotImplementedError("jacrev: has_aux is not supported; return the value alone")
-
-    def call(*args: Any) -> Any:
+    """A function that gives the Jacobian of func's result by the arguments numbered ``argnums``, [*result, *argument]. Of several results,
+    and for a structure of arguments, it is a structure of them. With ``has_aux``, func returns (result, more), and so does the function."""
+    def call(*args: Any, **kwargs: Any) -> Any:
         indices = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
         def inner(*chosen: Any) -> Any:
             given = list(args)
             for p, value in zip(indices, chosen):
                 given[p] = value
-            return func(*given)
+            return func(*given, **kwargs)
 
-        found = _differentiated(_functional.jacobian, inner, tuple(args[p] for p in indices))
-        return found[0] if isinstance(argnums, int) else found
-
-    return call
-
-
-jacfwd = jacrev
-
-
-def hessian(func: Callable, argnums: int = 0) -> Callable:
-    """A function that gives the matrix of second derivatives of func's one number by an argument, [*argument, *argument]."""
-    def call(*args: Any) -> Any:
-        def inner(x: Any) -> Any:
-            given = list(args)
-            given[argnums] = x
-            return func(*given)
-
-        return _differentiated(_functional.hessian, inner, (args[argnums],))[0][0]
+        flat = _Flat(inner, tuple(args[p] for p in indices), has_aux, "jacrev")
+        rows = [tree_unflatten(list(row), flat.spec) for row in flat.differentiated(_functional.jacobian)]
+        found = tree_unflatten([row[0] if isinstance(argnums, int) else row for row in rows], flat.shape)
+        return (found, flat.aux) if has_aux else found
 
     return call
+
+
+def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, chunk_size: Any = None, randomness: str = "error") -> Callable:
+    """As `jacrev`, by which it is computed."""
+    return jacrev(func, argnums, has_aux=has_aux)
+
+
+def hessian(func: Callable, argnums: ArgNums = 0) -> Callable:
+    """A function that gives the matrix of second derivatives of func's result by an argument, [*result, *argument, *argument]."""
+    return jacrev(jacrev(func, argnums), argnums)
 
 
 # -- a dimension at a time -----------------------------------------------------------------------------------------

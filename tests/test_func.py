@@ -194,3 +194,41 @@ def test_cotangents_have_the_structure_of_the_result(torch):
             assert back({"a": lib.tensor(one), "b": lib.tensor(one)})[0].tolist() == [3, 3]
             with pytest.raises(RuntimeError):
                 back(eval(given, {"lib": lib, "one": one}))
+    with pytest.raises(TypeError, match="Tensors"):
+        ampc.func.vjp(ampc.sin, ampc.ones(2))[1](1.0)
+
+
+DERIVATIVES = {
+    "of several numbers": "F.hessian(lambda t: (t.sin() * m[0]).cumsum(0))(v)",
+    "of one number": "F.hessian(lambda t: (t * t * t).sum())(v)",
+    "by two arguments": "F.hessian(lambda a, b: (a * a * b).sum(), argnums=(0, 1))(v, m[0])",
+    "for each row": "F.vmap(F.hessian(lambda t: t.cumprod(0)))(m)",
+    "by a structure": "F.jacrev(lambda p, t: (m @ p['w'] + p['b']) * t.sum())({'w': v, 'b': m[:, 0]}, v)",
+    "of a structure": "F.jacrev(lambda t: {'a': t.sin(), 'b': [t.sum(), t * 2]})(v)",
+    "with more": "F.jacrev(lambda t: (t.sin(), {'more': t.sum()}), has_aux=True)(v)",
+    "forward, with more": "F.jacfwd(lambda t, by: (t.exp() * by, t), has_aux=True)(v, m[0])",
+    "by two, one a structure": "F.jacrev(lambda p, t: p[0] * t, argnums=(0, 1))([v], v)",
+    "along": "F.jvp(lambda p, t: {'y': p['w'] * t}, ({'w': v}, v), ({'w': m[0]}, m[1]))",
+    "along, with more": "F.jvp(lambda t: (t.sin(), t * 2), (v,), (m[0],), has_aux=True)",
+    "kernel": "[lib.einsum('nf,mf->nm', a, b) for a, b in [(F.vmap(F.jacrev(lambda p, x: (p['w'] * x).sum().tanh()), (None, 0))({'w': v}, m)['w'],) * 2]]",
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_of_structures(torch, name):
+    def found(lib):
+        given = {"lib": lib, "F": lib.func, "v": lib.tensor([0.5, 2.0, -1.0], dtype=lib.float64),
+                 "m": lib.tensor([[1.0, 0.25, 3.0], [0.5, -2.0, 1.5]], dtype=lib.float64)}
+        leaves, spec = lib.utils._pytree.tree_flatten(eval(DERIVATIVES[name], given))
+        return [leaf.tolist() for leaf in leaves], str(spec), [list(leaf.shape) for leaf in leaves], [leaf.requires_grad for leaf in leaves]
+
+    ours, theirs = found(ampc), found(torch)
+    assert ours[1:] == theirs[1:]
+    for mine, other in zip(ours[0], theirs[0]):
+        np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-12)
+
+
+def test_what_comes_with_a_result_is_asked_for():
+    for derivative in (func.jacrev(ampc.sin, has_aux=True), lambda t: func.jvp(ampc.sin, (t,), (t,), has_aux=True)):
+        with pytest.raises(RuntimeError, match="two things"):
+            derivative(ampc.ones(2))
