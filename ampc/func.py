@@ -11,11 +11,11 @@ from ._C import Tensor
 from ._names.missing import absent_from
 from .autograd import enable_grad
 from .autograd import functional as _functional
-from .nn import Module
+from .nn import Module, ModuleList
 from .nn.utils.stateless import call_with
 from .utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap"]
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp", "vmap"]
 
 ArgNums = Union[int, Tuple[int, ...]]
 
@@ -26,6 +26,29 @@ def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any =
     itself stays as it is. A tensor given for one of several tied names stands for all of them when ``tie_weights``. Names that
     it has not are passed over, as in torch; with ``strict`` they, and names that are left out, are a RuntimeError."""
     return call_with(module, parameter_and_buffer_dicts, args, kwargs, tie_weights, strict)
+
+
+def stack_module_state(models: Union[Sequence[Module], ModuleList]) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
+    """(parameters, buffers) of several modules of one class, each stacked along a new first dimension, for `vmap` of `functional_call`. Stacked
+    parameters are leaves of their own. RuntimeError for no modules, modules in different modes (training or not), and different classes;
+    ValueError for parameters of one name some of which require gradients."""
+    if not models:
+        raise RuntimeError("stack_module_state: expected at least one module, got none")
+    if len({m.training for m in models}) > 1:
+        raise RuntimeError("stack_module_state: some modules are in training mode and some are not; call train() or eval() on all")
+    kinds = {type(m) for m in models}
+    if len(kinds) > 1:
+        raise RuntimeError(f"stack_module_state: expected modules of one class, got {', '.join(sorted(k.__name__ for k in kinds))}")
+    parameters = {name: _stacked(name, [dict(m.named_parameters())[name] for m in models]) for name, _ in models[0].named_parameters()}
+    buffers = {name: _stacked(name, [dict(m.named_buffers())[name] for m in models]) for name, _ in models[0].named_buffers()}
+    return parameters, buffers
+
+
+def _stacked(name: str, tensors: List[Tensor]) -> Tensor:
+    needs = {t.requires_grad for t in tensors}
+    if len(needs) > 1:
+        raise ValueError(f"stack_module_state: {name} requires gradients in some modules and not in others; call requires_grad_() on all alike")
+    return _ops.stack([t.detach() for t in tensors]).requires_grad_(needs.pop())
 
 
 # -- derivatives ---------------------------------------------------------------------------------------------------
@@ -108,12 +131,17 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
         parts = [_leaves(p, outer) for p in primals]
         result = func(*(tree_unflatten(*part) for part in parts))
     value, aux = result if has_aux else (result, None)
-    outputs = tuple(tree_flatten(value)[0])
+    outputs, of_value = tree_flatten(value)
     every = tuple(t for leaves, _ in parts for t in leaves)
 
     def back(cotangents: Any, retain_graph: bool = True) -> Tuple[Any, ...]:
         recorded = _C.is_grad_enabled()
-        found = _functional._derivatives(outputs, every, tree_flatten(cotangents)[0], recorded, False, "vjp")
+        weights, of_weights = tree_flatten(cotangents)
+        if not all(isinstance(w, Tensor) for w in weights):
+            raise TypeError("vjp: the cotangents must be Tensors")
+        if of_weights != of_value or any(w.shape != y.shape for w, y in zip(weights, outputs)):
+            raise RuntimeError("vjp: the cotangents must have the structure and the shapes of the function's result")
+        found = _functional._derivatives(tuple(outputs), every, weights, recorded, False, "vjp")
         each = iter(found)
         made = tuple(tree_unflatten([next(each) for _ in leaves], spec) for leaves, spec in parts)
         return _settled(made, every, recorded)
@@ -122,64 +150,78 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     return (value, back, aux) if has_aux else (value, back)
 
 
-def _differentiated(derivative: Callable, func: Callable, inputs: Tuple[Any, ...], *more: Any, has_aux: bool = False) -> Tuple[Any, Any]:
-    """``derivative`` (of autograd.functional) of func by the inputs; it can be differentiated by what lies outside. And what func
-    returns beside its value: with ``has_aux`` it returns (value, more)."""
-    outer, aux = _C.is_grad_enabled(), None
+class _Flat:
+    """A function of the tensors of ``given``, a structure of arguments, that gives those of its result; it keeps the result's structure as
+    ``shape``, and what ``has_aux`` says comes with it as ``aux``."""
 
-    def value(*given: Any) -> Any:
-        nonlocal aux
-        result = func(*given)
-        if not has_aux:
-            return result
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise RuntimeError(f"has_aux: the function must return (value, more), got {type(result).__name__}")
-        result, aux = result
-        return result
+    def __init__(self, func: Callable, given: Tuple[Any, ...], has_aux: bool, what: str) -> None:
+        self.func, self.has_aux, self.what = func, has_aux, what
+        self.leaves, self.spec = tree_flatten(given)
+        self.shape: Any = None
+        self.aux: Any = None
 
-    leaves = tuple(_leaves(inputs, outer)[0])
-    return _settled((derivative(value, leaves, *more, create_graph=outer), aux), leaves, outer)
+    def __call__(self, *leaves: Tensor) -> Tuple[Tensor, ...]:
+        result = self.func(*tree_unflatten(list(leaves), self.spec))
+        if self.has_aux:
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise RuntimeError(f"{self.what}: with has_aux the function must return two things, its result and what comes with it")
+            result, self.aux = result
+        outputs, self.shape = tree_flatten(result)
+        return tuple(outputs)
+
+    def differentiated(self, derivative: Callable, *more: Any) -> Any:
+        """``derivative`` (of autograd.functional) by the tensors; it can be differentiated by what lies outside."""
+        outer = _C.is_grad_enabled()
+        leaves = tuple(_leaves(tuple(self.leaves), outer)[0])
+        found = _settled(derivative(self, leaves, *more, create_graph=outer), leaves, outer)
+        self.aux = _settled(self.aux, leaves, outer)
+        return found
 
 
 def jvp(func: Callable, primals: Tuple[Any, ...], tangents: Tuple[Any, ...], *, strict: bool = False, has_aux: bool = False) -> Any:
-    """(value, the derivative along the tangents). With ``has_aux``, func returns (value, more) and the result is (value, derivative, more)."""
-    both, aux = _differentiated(partial(_functional.jvp, strict=strict), func, tuple(primals), tangents, has_aux=has_aux)
-    return (*both, aux) if has_aux else both
+    """(value, the derivative along the tangents), which have the structure of the primals. With ``has_aux``, func returns (value, more) and the
+    result is (value, derivative, more). RuntimeError for tangents of another structure or shape."""
+    flat = _Flat(func, tuple(primals), has_aux, "jvp")
+    moved, spec = tree_flatten(tuple(tangents))
+    if spec != flat.spec or any(m.shape != x.shape or m.dtype != x.dtype for m, x in zip(moved, flat.leaves)):
+        raise RuntimeError("jvp: the tangents must have the structure, shapes and dtypes of the primals")
+    value, along = (tree_unflatten(list(found), flat.shape) for found in flat.differentiated(partial(_functional.jvp, strict=strict), tuple(moved)))
+    return (value, along, flat.aux) if has_aux else (value, along)
+
+
+def linearize(func: Callable, *primals: Any) -> Tuple[Any, Callable]:
+    """(value, f), where f(*tangents) gives the derivative along the tangents, as `jvp` does."""
+    return func(*primals), lambda *tangents: jvp(func, primals, tangents)[1]
 
 
 def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk_size: Any = None) -> Callable:
-    """A function that gives the Jacobian of func's result by the arguments numbered ``argnums``, [*result, *argument].
-    With ``has_aux``, func returns (value, more) and the result is (Jacobian, more)."""
-    def call(*args: Any) -> Any:
+    """A function that gives the Jacobian of func's result by the arguments numbered ``argnums``, [*result, *argument]. Of several results,
+    and for a structure of arguments, it is a structure of them. With ``has_aux``, func returns (result, more), and so does the function."""
+    def call(*args: Any, **kwargs: Any) -> Any:
         indices = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
         def inner(*chosen: Any) -> Any:
             given = list(args)
             for p, value in zip(indices, chosen):
                 given[p] = value
-            return func(*given)
+            return func(*given, **kwargs)
 
-        found, aux = _differentiated(_functional.jacobian, inner, tuple(args[p] for p in indices), has_aux=has_aux)
-        found = found[0] if isinstance(argnums, int) else found
-        return (found, aux) if has_aux else found
-
-    return call
-
-
-jacfwd = jacrev
-
-
-def hessian(func: Callable, argnums: int = 0) -> Callable:
-    """A function that gives the matrix of second derivatives of func's one number by an argument, [*argument, *argument]."""
-    def call(*args: Any) -> Any:
-        def inner(x: Any) -> Any:
-            given = list(args)
-            given[argnums] = x
-            return func(*given)
-
-        return _differentiated(_functional.hessian, inner, (args[argnums],))[0][0][0]
+        flat = _Flat(inner, tuple(args[p] for p in indices), has_aux, "jacrev")
+        rows = [tree_unflatten(list(row), flat.spec) for row in flat.differentiated(_functional.jacobian)]
+        found = tree_unflatten([row[0] if isinstance(argnums, int) else row for row in rows], flat.shape)
+        return (found, flat.aux) if has_aux else found
 
     return call
+
+
+def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, chunk_size: Any = None, randomness: str = "error") -> Callable:
+    """As `jacrev`, by which it is computed."""
+    return jacrev(func, argnums, has_aux=has_aux)
+
+
+def hessian(func: Callable, argnums: ArgNums = 0) -> Callable:
+    """A function that gives the matrix of second derivatives of func's result by an argument, [*result, *argument, *argument]."""
+    return jacrev(jacrev(func, argnums), argnums)
 
 
 # -- a dimension at a time -----------------------------------------------------------------------------------------

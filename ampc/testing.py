@@ -46,7 +46,7 @@ def assert_close(actual: Any, expected: Any, *, rtol: Optional[float] = None, at
     if (rtol is None) != (atol is None):
         raise ValueError("assert_close: `rtol` and `atol` come together; only one was given")
     if not allow_subclasses and type(actual) is not type(expected):
-        raise AssertionError(f"the types differ: {type(actual).__name__}, expected {type(expected).__name__}")
+        raise TypeError(f"assert_close: the types differ: {type(actual).__name__}, expected {type(expected).__name__}")
     checks = [name for name, on in (("device", check_device), ("dtype", check_dtype), ("stride", check_stride)) if on]
     wrong = _difference(actual, expected, rtol, atol, equal_nan, checks, "")
     if wrong:

@@ -244,3 +244,16 @@ def test_a_view_of_what_was_detached_in_place_and_written_has_no_history(write):
     assert not view.requires_grad and view.is_leaf and view.grad_fn is None
     (view * 2 + leaf.sum()).sum().backward()
     assert leaf.grad.tolist() == [[4, 4], [4, 4]]
+
+
+def test_asarray_is_cut_off_the_graph_where_that_is_asked_for(torch):
+    """It shares memory either way. A leaf is the same tensor afterwards, as in torch."""
+    for want in (None, False, True):
+        for dtype in (None, "float64"):
+            for made in ("leaf", "leaf * 2", "leaf.detach()"):
+                seen = []
+                for lib in (ampc, torch):
+                    x = eval(made, {"leaf": lib.ones(3, requires_grad=True)})
+                    y = lib.asarray(x, dtype=dtype and getattr(lib, dtype), **({} if want is None else {"requires_grad": want}))
+                    seen.append((y.requires_grad, y.is_leaf, y is x, x.requires_grad, y.data_ptr() == x.data_ptr()))
+                assert seen[0] == seen[1], (want, dtype, made, seen)

@@ -244,7 +244,7 @@ def test_python_function():
     x = ampc.rand(3, dtype=ampc.float64).requires_grad_()
     assert gradcheck(lambda t: Square.apply(t, 3.0), (x,)) and gradgradcheck(lambda t: Square.apply(t, 3.0), (x,))
     y = Square.apply(x, 2.0)
-    assert y.grad_fn.name() == "SquareBackward"
+    assert y.grad_fn.name() == type(y.grad_fn).__name__ == "SquareBackward"
 
     class Exp(Function):
         @staticmethod
@@ -292,6 +292,18 @@ def test_a_function_that_records_nothing_saves_nothing():
         assert Scale.apply(ampc.ones(1, requires_grad=True), holder).tolist() == [2]
     with pytest.raises(TypeError, match="save_for_backward keeps Tensors or None, got object"):
         Scale.apply(ampc.ones(1, requires_grad=True), holder)
+def test_what_made_a_tensor_has_a_class_of_its_own(torch):
+    """What draws graphs prints the class's name; a printed loss says what made it."""
+    for made in ("x * 2", "x ** 2", "x.square()", "x.exp()", "x.clone()", "x @ x", "lib.log_softmax(x, 0)", "x.mean()", "lib.cat([x, x])", "lib.linalg.qr(x)[1]"):
+        ours, theirs = (eval(made, {"lib": lib, "x": lib.eye(2, requires_grad=True)}) for lib in (ampc, torch))
+        name = type(theirs.grad_fn).__name__
+        node = ours.grad_fn
+        assert type(node).__name__ == node.name() == name and f"grad_fn=<{name}>" in repr(ours) and repr(node).startswith(f"<ampc.autograd.{name} object at")
+        assert type(node) is type(ours.grad_fn) and isinstance(node, ampc.autograd.graph.Node) and node == ours.grad_fn
+    leaf = (ampc.ones(1, requires_grad=True) * 1).grad_fn.next_functions[0][0]
+    assert type(leaf).__name__ == leaf.name() == "AccumulateGrad"
+    with pytest.raises(TypeError, match="cannot create"):
+        type(leaf)()
 
 
 def test_function_context_is_collected():

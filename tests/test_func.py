@@ -1,5 +1,8 @@
 """ampc.func: derivatives of functions keep the history of what else took part, as torch.func's do."""
 
+import copy
+
+import numpy as np
 import pytest
 
 import ampc
@@ -85,3 +88,165 @@ def test_a_graph_of_many_ways_is_gone_through_once():
 def test_nodes_are_equal_where_they_are_the_same():
     y = ampc.ones(1, requires_grad=True) * 2
     assert y.grad_fn == y.grad_fn and y.grad_fn != (y * 1).grad_fn and len({y.grad_fn, y.grad_fn}) == 1
+
+
+def test_several_modules_as_one(torch):
+    """An ensemble: parameters stacked, and vmap of a functional call."""
+    weights = np.random.default_rng(0).standard_normal((3, 2, 4))
+
+    def run(lib):
+        models = [lib.nn.Sequential(lib.nn.Linear(4, 2), lib.nn.BatchNorm1d(2)).eval() for _ in range(3)]
+        for m, w in zip(models, weights):
+            m[0].weight.data.copy_(lib.tensor(w))
+            m[0].bias.data.zero_()
+        parameters, buffers = lib.func.stack_module_state(models)
+        assert all(p.requires_grad and p.is_leaf for p in parameters.values())
+        base = copy.deepcopy(models[0])
+        x = lib.tensor(np.arange(8.0).reshape(2, 4), dtype=lib.float32)
+        y = lib.func.vmap(lambda p, b, t: lib.func.functional_call(base, (p, b), (t,)), in_dims=(0, 0, None))(parameters, buffers, x)
+        y.sum().backward()
+        return {**{k: list(v.shape) for k, v in (parameters | buffers).items()}}, y.detach().numpy(), parameters["0.weight"].grad.numpy()
+
+    ours, theirs = run(ampc), run(torch)
+    assert ours[0] == theirs[0]
+    for mine, other in zip(ours[1:], theirs[1:]):
+        np.testing.assert_allclose(mine, other, rtol=1e-5)
+    line = ampc.nn.Linear
+    frozen = line(1, 1).requires_grad_(False)
+    for wrong, kind, text in (([], RuntimeError, "at least one"), ([line(1, 1), line(1, 1).eval()], RuntimeError, "training mode"),
+                              ([line(1, 1), ampc.nn.Identity()], RuntimeError, "one class"), ([line(1, 1), frozen], ValueError, "requires gradients in some")):
+        with pytest.raises(kind, match=text):
+            ampc.func.stack_module_state(wrong)
+
+
+def test_a_function_made_linear(torch):
+    def run(lib):
+        f = lambda x, more: {"a": x.sin() * more["w"], "b": (x * x).sum()}  # noqa: E731
+        given = lib.tensor([0.5, 2.0]), {"w": lib.tensor([3.0, -1.0])}
+        value, along = lib.func.linearize(f, *given)
+        moves = [along(lib.tensor([1.0, v]), {"w": lib.tensor([v, 0.0])}) for v in (0.0, 2.0)]
+        return [found[k].tolist() for found in (value, *moves) for k in ("a", "b")]
+
+    for mine, other in zip(run(ampc), run(torch)):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+    value, along = ampc.func.linearize(ampc.sin, ampc.zeros(3))
+    assert along(ampc.ones(3)).tolist() == [1, 1, 1] and value.tolist() == [0, 0, 0]
+    for wrong in (ampc.ones(2), ampc.ones(3).double()):
+        with pytest.raises(RuntimeError, match="tangents"):
+            along(wrong)
+
+
+def test_gradients_for_several_weights(torch):
+    """With is_grads_batched: the rows of a Jacobian, as torch stacks them."""
+    def found(lib, **options):
+        x, w = lib.tensor([[1.0, 2.0], [3.0, 5.0]], requires_grad=True), lib.tensor([0.5, 2.0], requires_grad=True)
+        y, z = (x * w).sin().sum(0), (x * x).sum(1)
+        unit = lib.eye(2)
+        got = lib.autograd.grad((y, z), (x, w), (unit, 2 * unit), is_grads_batched=True, **options)
+        alone = lib.autograd.grad(z.sum(), (x, w), retain_graph=True, allow_unused=True) if options.get("retain_graph") else ()
+        unused = lib.autograd.grad(lib.ones(2, requires_grad=True) * 1, (w,), unit, is_grads_batched=True, allow_unused=True)
+        return [g if g is None else np.array(g.tolist()) for g in (*got, *alone, *unused)], got[0].requires_grad
+
+    for options in ({}, {"retain_graph": True}, {"create_graph": True}):
+        (ours, records), (theirs, recorded) = found(ampc, **options), found(torch, **options)
+        assert records == recorded and [g is None for g in ours] == [g is None for g in theirs]
+        for mine, theirs_ in zip(ours, theirs):
+            if mine is not None:
+                np.testing.assert_allclose(mine, theirs_, rtol=1e-6)
+    y = ampc.ones(2, requires_grad=True) * 2
+    for wrong in (None, ampc.tensor(1.0), ampc.ones(0, 2)):
+        with pytest.raises(ValueError, match="first dimension"):
+            ampc.autograd.grad(y, y, wrong, is_grads_batched=True)
+
+
+KEPT = {"x ** 3": ["self"], "x.exp()": ["result"], "x.sigmoid()": ["result"], "x.tanh()": ["result"], "x * w": ["self", "other"],
+        "x / w": ["self", "other"], "x.log()": ["self"], "lib.softmax(x, 0)": ["result"], "x.sin()": ["self"], "x.atan2(w)": ["self", "other"]}
+
+
+@pytest.mark.parametrize("made", KEPT)
+def test_what_a_node_keeps_can_be_looked_at(torch, made):
+    def look(lib):
+        x, w = (lib.tensor(v, requires_grad=True) for v in ([0.5, 2.0], [3.0, 0.25]))
+        y = eval(made, {"lib": lib, "x": x, "w": w})
+        found = [getattr(y.grad_fn, f"_saved_{name}") for name in KEPT[made]]
+        assert [t is x or t is w or t.grad_fn == y.grad_fn for t in found] == [True] * len(found) or lib is torch
+        y.sum().backward()
+        with pytest.raises(RuntimeError):  # freed
+            getattr(y.grad_fn, f"_saved_{KEPT[made][0]}")
+        with pytest.raises(AttributeError):
+            y.grad_fn._saved_nothing
+        return [t.tolist() for t in found]
+
+    for mine, other in zip(look(ampc), look(torch)):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+
+
+def test_what_a_function_leaves_can_be_looked_at(torch):
+    """Through the node of its result."""
+    def look(lib):
+        class Scale(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, factor):
+                ctx.save_for_backward(x)
+                ctx.factor = factor
+                return x * factor
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * ctx.factor, None
+
+        y = Scale.apply(lib.ones(2, requires_grad=True), 3.0)
+        node = y.grad_fn
+        assert not hasattr(node, "other") and not hasattr((y * 2).grad_fn, "factor")
+        return node.factor, node.needs_input_grad, [t.tolist() for t in node.saved_tensors]
+
+    assert look(ampc) == look(torch)
+
+
+def test_cotangents_have_the_structure_of_the_result(torch):
+    """One that is missing would leave out a part of the gradient."""
+    one = [1.0, 1.0]
+    for given in ("lib.tensor(one)", "{'a': lib.tensor(one)}", "[lib.tensor(one)] * 2", "{'a': lib.tensor(one), 'b': lib.tensor(1.0)}"):
+        for lib in (ampc, torch):
+            back = lib.func.vjp(lambda t: {"a": t, "b": t * 2}, lib.tensor(one))[1]
+            assert back({"a": lib.tensor(one), "b": lib.tensor(one)})[0].tolist() == [3, 3]
+            with pytest.raises(RuntimeError):
+                back(eval(given, {"lib": lib, "one": one}))
+    with pytest.raises(TypeError, match="Tensors"):
+        ampc.func.vjp(ampc.sin, ampc.ones(2))[1](1.0)
+
+
+DERIVATIVES = {
+    "of several numbers": "F.hessian(lambda t: (t.sin() * m[0]).cumsum(0))(v)",
+    "of one number": "F.hessian(lambda t: (t * t * t).sum())(v)",
+    "by two arguments": "F.hessian(lambda a, b: (a * a * b).sum(), argnums=(0, 1))(v, m[0])",
+    "for each row": "F.vmap(F.hessian(lambda t: t.cumprod(0)))(m)",
+    "by a structure": "F.jacrev(lambda p, t: (m @ p['w'] + p['b']) * t.sum())({'w': v, 'b': m[:, 0]}, v)",
+    "of a structure": "F.jacrev(lambda t: {'a': t.sin(), 'b': [t.sum(), t * 2]})(v)",
+    "with more": "F.jacrev(lambda t: (t.sin(), {'more': t.sum()}), has_aux=True)(v)",
+    "forward, with more": "F.jacfwd(lambda t, by: (t.exp() * by, t), has_aux=True)(v, m[0])",
+    "by two, one a structure": "F.jacrev(lambda p, t: p[0] * t, argnums=(0, 1))([v], v)",
+    "along": "F.jvp(lambda p, t: {'y': p['w'] * t}, ({'w': v}, v), ({'w': m[0]}, m[1]))",
+    "along, with more": "F.jvp(lambda t: (t.sin(), t * 2), (v,), (m[0],), has_aux=True)",
+    "kernel": "[lib.einsum('nf,mf->nm', a, b) for a, b in [(F.vmap(F.jacrev(lambda p, x: (p['w'] * x).sum().tanh()), (None, 0))({'w': v}, m)['w'],) * 2]]",
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_of_structures(torch, name):
+    def found(lib):
+        given = {"lib": lib, "F": lib.func, "v": lib.tensor([0.5, 2.0, -1.0], dtype=lib.float64),
+                 "m": lib.tensor([[1.0, 0.25, 3.0], [0.5, -2.0, 1.5]], dtype=lib.float64)}
+        leaves, spec = lib.utils._pytree.tree_flatten(eval(DERIVATIVES[name], given))
+        return [leaf.tolist() for leaf in leaves], str(spec), [list(leaf.shape) for leaf in leaves], [leaf.requires_grad for leaf in leaves]
+
+    ours, theirs = found(ampc), found(torch)
+    assert ours[1:] == theirs[1:]
+    for mine, other in zip(ours[0], theirs[0]):
+        np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-12)
+
+
+def test_what_comes_with_a_result_is_asked_for():
+    for derivative in (func.jacrev(ampc.sin, has_aux=True), lambda t: func.jvp(ampc.sin, (t,), (t,), has_aux=True)):
+        with pytest.raises(RuntimeError, match="two things"):
+            derivative(ampc.ones(2))

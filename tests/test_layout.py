@@ -280,8 +280,8 @@ def test_rings_are_found():
 # Parameters of public functions that are accepted and not read, each with the reason; `function.parameter` where it is one function's.
 UNREAD = {
     "collate_fn_map": "what the functions of default_collate_fn_map are called with; what holds no other samples has no use for it",
-    "foreach": "a hint how torch's optimizers and norms run, with the same numbers", "capturable": "the same",
-    "chunk_size": "a hint how much memory is used, with the same numbers",
+    "foreach": "a hint how torch's optimizers and norms run, with the same numbers",
+    "chunk_size": "a hint how much memory is used, with the same numbers", "jacfwd.randomness": "the function is called once, and draws once",
     "stable": "sorting is always stable", "unique.sorted": "the values are always in order",
     "is_conj.input": "no tensor is complex", "set_flush_denormal.mode": "returns False: it was not set", "get_rng_state.device": "one random stream for all",
     "set_rng_state.device": "one random stream for all", "fork_rng.devices": "one random stream for all", "fork_rng.device_type": "the same",

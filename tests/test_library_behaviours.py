@@ -229,6 +229,21 @@ def test_the_default_stream_is_a_generator():
     assert sorted(int(i) for batch in data for i in batch) == [0, 1, 2, 3]
 
 
+def test_a_state_of_random_numbers_is_bytes_so_that_a_conversion_to_bytes_keeps_it():
+    """Scripts convert the state of a checkpoint, which may have moved to a device, before they set it."""
+    ampc.manual_seed(2**63 + 12345)
+    ampc.randn(1000)
+    state, want = ampc.get_rng_state(), None
+    assert state.dtype == ampc.uint8 and state.ndim == 1
+    for given in (state, state.byte(), state.type(ampc.ByteTensor), state.cpu().to(ampc.uint8), ampc.ByteTensor(state), ampc.tensor(state.tolist(), dtype=ampc.uint8)):
+        ampc.set_rng_state(given)
+        drawn = ampc.randn(5).tolist()
+        want = want or drawn
+        assert drawn == want
+    other = ampc.Generator()
+    assert other.set_state(state) is other and ampc.randn(5, generator=other).tolist() == want
+
+
 def test_layouts_that_no_tensor_has():
     for name in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"):
         kind = getattr(ampc, name)
@@ -421,3 +436,7 @@ def test_a_layer_of_ones_own_that_waits_for_its_input_is_loaded_waiting():
     layer = Layer()
     layer.load_state_dict(Layer().state_dict())
     assert isinstance(layer.weight, nn.UninitializedParameter)
+def test_the_name_of_a_type(torch):
+    for what in ("lib.nn.Linear(1, 1)", "lib.nn.Linear", "lib.nn.Parameter", "lib.ones(1)", "lib.ones(1).double()", "3", "int", "'a'", "[]"):
+        ours, theirs = (lib.typename(eval(what, {"lib": lib})) for lib in (ampc, torch))
+        assert ours.replace("ampc.", "torch.") == theirs

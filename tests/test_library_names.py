@@ -235,6 +235,10 @@ def test_types_of_results(torch):
     for found in (x.max(0), x.topk(1), ampc.linalg.svd(x), x.sort()):
         again = pickle.loads(pickle.dumps(found))
         assert type(again) is type(found) and all(ampc.equal(a, b) for a, b in zip(again, found))
+        assert repr(found) == str(found) and repr(found).startswith(f"ampc.return_types.{type(found).__name__}(\n")
+    for look in ("x.max(0)", "x.sort()", "lib.linalg.qr(x.double())", "lib.frexp(x)"):
+        ours, theirs = (repr(eval(look, {"lib": lib, "x": lib.tensor(x.tolist())})) for lib in (ampc, torch))
+        assert ours.replace("ampc.", "torch.") == theirs
     assert type(x.max(0)) is ampc.return_types.max and len(ampc.return_types.all_return_types) > 25 and not hasattr(ampc.return_types, "nothing")
 
 

@@ -135,3 +135,47 @@ def test_a_module_without_hooks_keeps_no_dicts_for_those_seldom_used():
     layer.load_state_dict(layer.state_dict())
     layer(ampc.ones(1))
     assert "_state_dict_hooks" not in layer.__dict__ and layer._state_dict_hooks == {} and "_state_dict_hooks" in layer.__dict__
+
+
+TOGETHER = {
+    "all at once": "(c.sum() + d.sum()).backward(); (c.sum() + d.sum()).backward()",
+    "some at the end": "c.sum().backward()",
+    "one that is asked for": "c.sum().backward(inputs=(a,))",
+    "another pass afterwards": "c.sum().backward(); d.sum().backward()",
+    "an error between": "a.register_hook(bad); note(fails(lambda: c.sum().backward())); bad.on = False; (c.sum() + d.sum()).backward()",
+    "taken off": "c.sum().backward(); handle.remove(); d.sum().backward()",
+}
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+@pytest.mark.parametrize("name", TOGETHER)
+def test_one_hook_for_several_tensors(torch, name, mode):
+    def seen(lib):
+        told = []
+
+        def bad(grad):
+            if bad.on:
+                raise ArithmeticError("not now")
+
+        def fails(f):
+            with pytest.raises(ArithmeticError):
+                f()
+            return "failed"
+
+        def keep(grads):
+            told.append(grads.tolist() if mode == "any" else [g if g is None else g.tolist() for g in grads])
+
+        bad.on = True
+        a, b = (lib.tensor([1.0, 2.0], requires_grad=True), lib.tensor([3.0, 4.0], requires_grad=True))
+        c, d = a * b, a + b
+        handle = lib.autograd.graph.register_multi_grad_hook((a, b, c, d), keep, mode=mode)
+        text = TOGETHER[name].replace(".backward(", ".backward(retain_graph=True, ")
+        exec(text, {"a": a, "b": b, "c": c, "d": d, "handle": handle, "bad": bad, "note": told.append, "fails": fails})
+        return told
+
+    ours, theirs = seen(ampc), seen(torch)
+    if mode == "any":  # which gradient comes first is not defined
+        ours, theirs = len(ours), len(theirs)
+    assert ours == theirs
+    with pytest.raises(ValueError, match="mode"):
+        ampc.autograd.graph.register_multi_grad_hook((), print, mode="some")

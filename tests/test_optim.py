@@ -3,6 +3,7 @@
 import copy
 import gc
 import importlib
+import inspect
 import math
 
 import pytest
@@ -456,6 +457,22 @@ def test_a_state_of_another_kind_of_optimizer_is_refused_when_it_is_loaded(torch
     with pytest.raises(KeyError) as later:
         theirs.step(lambda: q.sum())
     assert later.value.args[0] in lacking and repr(later.value.args[0]) in refused.value.args[0]
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "RMSprop", "Adadelta", "Rprop", "ASGD", "Adafactor", "Muon", "LBFGS"])
+def test_groups_have_the_options_of_torch(torch, name):
+    """Also those that choose between torch's ways of stepping, which change nothing here: scripts ask for them, and print the optimizer."""
+    for options in ({"lr": 0.1}, {"lr": 0.1, "foreach": False}, {"lr": 0.1, "fused": True}, {"lr": 0.1, "capturable": False}):
+        if not options.keys() <= inspect.signature(getattr(torch.optim, name)).parameters.keys():
+            continue
+        ours, theirs = (getattr(lib.optim, name)([lib.ones(2, 2, requires_grad=True)], **options) for lib in (ampc, torch))
+        assert {k: v for k, v in ours.defaults.items() if k != "rounding"} == theirs.defaults
+        assert repr(ours) == repr(theirs)
+        assert ours.state_dict()["param_groups"][0].keys() - {"rounding"} == theirs.state_dict()["param_groups"][0].keys()
+    words = [inspect.signature(getattr(lib.optim, name)).parameters.keys() for lib in (torch, ampc)]
+    assert words[0] <= words[1]  # scripts ask whether `fused` is among them
+    if name in ("SGD", "Adam"):
+        assert "rounding: kahan" in repr(getattr(ampc.optim, name)([ampc.ones(2, requires_grad=True)], lr=0.1, rounding="kahan"))
 
 
 def test_a_checkpoint_of_an_older_version_loads():

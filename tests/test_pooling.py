@@ -38,3 +38,12 @@ def test_max_pooling_of_two_by_two(size, dtype):
         deep, deep_at = F.max_pool3d(given, (1, 2, 2), return_indices=True)
         within = np.arange(3)[:, None, None] * size[0] * size[1] + places
         assert np.array_equal(deep.double().numpy(force=True), values, equal_nan=True) and np.array_equal(deep_at.numpy(force=True), within)
+
+
+def test_sizes_of_a_module_that_undoes_a_pooling(torch):
+    """One for each dimension, as torch has them."""
+    for n in (1, 2, 3):
+        for options in ({"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": (2,) * n, "stride": (1,) * n}):
+            ours, theirs = (getattr(lib.nn, f"MaxUnpool{n}d")(**options) for lib in (ampc, torch))
+            assert repr(ours) == repr(theirs)
+            assert (ours.kernel_size, ours.stride, ours.padding) == (theirs.kernel_size, theirs.stride, theirs.padding)

@@ -55,7 +55,7 @@ DIFFERENT = {
     **{f"torch.{n}": "only a name, for tables and comparisons; tensors cannot have it" for n in (
         "complex32", "complex64", "complex128", "cfloat", "cdouble", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")},
     **{f"torch.{n}": "only a name, for comparisons; no tensor has this layout" for n in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")},
-    "torch.nn.utils.rnn.PackedSequence": "holds tensors only", "torch.autograd.grad": "no is_grads_batched",
+    "torch.nn.utils.rnn.PackedSequence": "holds tensors only",
 }
 
 

@@ -14,10 +14,12 @@ __all__ = ["asarray", "empty_permuted", "empty_strided", "randint_like", "scalar
 METHODS = ["new", "new_empty_strided"]
 
 
-def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: Optional[bool] = None, requires_grad: bool = False) -> Tensor:
-    """as_tensor, with ``copy`` True or False asked for."""
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: Optional[bool] = None, requires_grad: Optional[bool] = None) -> Tensor:
+    """as_tensor, with ``copy`` True or False asked for. ``requires_grad`` False cuts it off the graph of ``obj``; None leaves it there."""
     t = _asarray(obj, dtype, device, copy)
-    return t.requires_grad_() if requires_grad else t
+    if requires_grad is None or requires_grad == t.requires_grad:
+        return t
+    return t.requires_grad_() if requires_grad else t.requires_grad_(False) if t.is_leaf else t.detach()
 
 
 def _asarray(obj: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:

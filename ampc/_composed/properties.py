@@ -74,7 +74,10 @@ def detach(input: Tensor) -> Tensor:
 
 def typename(obj: Any) -> str:
     """The name of an object's type, of a tensor as torch's old ones."""
-    return obj.type() if isinstance(obj, Tensor) else f"{type(obj).__module__}.{type(obj).__qualname__}"
+    if isinstance(obj, Tensor):
+        return obj.type()
+    named = obj if hasattr(obj, "__qualname__") else type(obj)  # a class or a function, or what an object is of
+    return named.__qualname__ if named.__module__ == "builtins" else f"{named.__module__}.{named.__qualname__}"
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:

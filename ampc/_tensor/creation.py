@@ -324,12 +324,13 @@ class Generator(_C.Scope):
         return self._state[0]
 
     def get_state(self) -> Tensor:
-        """(seed, counter) as an int64 tensor."""
+        """Seed and counter, as 16 bytes in a uint8 tensor."""
         return _pack_state(self._state)
 
-    def set_state(self, state: Tensor) -> None:
-        """Continues from a state that ``get_state`` gave."""
+    def set_state(self, state: Tensor) -> Generator:
+        """Continues from a state that ``get_state`` gave. TypeError for what is no tensor of bytes, RuntimeError for another number of them."""
         self._state = _unpack_state(state)
+        return self
 
     def clone_state(self) -> Generator:
         """Another stream that goes on from the same state."""
@@ -359,7 +360,7 @@ class Generator(_C.Scope):
 
 
 def _pack_state(state: tuple) -> Tensor:
-    return _C._tensor_from([v - 2**64 if v >= 2**63 else v for v in state], _I64)
+    return _C._tensor_from(list(struct.pack("=QQ", *state)), _C.uint8)
 
 
 def _seed(seed: Any, what: str) -> int:
@@ -378,13 +379,13 @@ def _drawing(generator: Any) -> Any:
 
 
 def _unpack_state(state: Tensor) -> tuple:
-    if not isinstance(state, Tensor) or state.shape != (2,) or state.is_floating_point():
+    bytes_ = isinstance(state, Tensor) and state.dtype == _C.uint8
+    if not bytes_ or state.shape != (16,):
         got = f"{state.dtype!r} {list(state.shape)}" if isinstance(state, Tensor) else type(state).__name__
-        kind: Any = TypeError if not isinstance(state, Tensor) or state.is_floating_point() else RuntimeError
-        raise kind(f"the state of a random stream is two int64 numbers, as get_rng_state() gives them, got {got}; torch's states are of "
+        kind: Any = RuntimeError if bytes_ else TypeError
+        raise kind(f"the state of a random stream is 16 bytes (uint8), as get_rng_state() gives them, got {got}; torch's states are of "
                    "another stream and cannot be continued: leave them out, or call manual_seed")
-    seed, offset = state.tolist()
-    return seed % 2**64, offset % 2**64
+    return struct.unpack("=QQ", builtins.bytes(state.tolist()))
 
 
 class _Default(Generator):
@@ -433,7 +434,7 @@ def initial_seed() -> int:
 
 
 def get_rng_state() -> Tensor:
-    """The state of the random stream, (seed, counter) as int64."""
+    """The state of the random stream, seed and counter, as 16 bytes in a uint8 tensor."""
     return _pack_state(_C._rng_state())
 
 

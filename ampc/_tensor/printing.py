@@ -100,9 +100,11 @@ def _render(values: Any, depth: int, indent: int, edge: int, one: Callable[[Any]
 
 def tensor_repr(t: Any) -> str:
     """The text of ``repr(tensor)``."""
-    name = "Parameter containing:\n" if type(t).__name__ == "Parameter" else ""
+    kind = type(t)
+    name = "Parameter containing:\n" if kind.__name__ == "Parameter" else ""
+    head = "tensor(" if kind.__module__.partition(".")[0] == __name__.partition(".")[0] else f"{kind.__name__}("  # of a script's own class
     if t.is_meta:
-        return name + _noted("tensor(...", ["device='meta'", f"size={tuple(t.shape)}", *_notes(t)])
+        return name + _noted(head + "...", ["device='meta'", f"size={tuple(t.shape)}", *_notes(t)], len(head))
     plain = t.detach()
     edge = _options.edgeitems if t.numel() > _options.threshold else 0
     floating = t.dtype.is_floating_point
@@ -117,8 +119,8 @@ def tensor_repr(t: Any) -> str:
         if t.ndim != 1:
             notes.append(f"size={tuple(t.shape)}")
     else:
-        body = _render(values, t.ndim, 7, edge, *_formatter(_shown(values, edge, t.ndim), floating))
-    return name + _noted("tensor(" + body, [*notes, *_notes(t)])
+        body = _render(values, t.ndim, len(head), edge, *_formatter(_shown(values, edge, t.ndim), floating))
+    return name + _noted(head + body, [*notes, *_notes(t)], len(head))
 
 
 def _notes(t: Any) -> List[str]:
@@ -133,13 +135,13 @@ def _notes(t: Any) -> List[str]:
     return notes
 
 
-def _noted(text: str, notes: List[str]) -> str:
+def _noted(text: str, notes: List[str], indent: int) -> str:
     """What is said behind the values, on a new line where the line would be too long."""
     length = len(text) - text.rfind("\n") + 1
     for note in notes:
         fits = length + len(note) + 2 <= _options.linewidth
-        text += f", {note}" if fits else f",\n       {note}"
-        length = length + len(note) + 2 if fits else 7 + len(note)
+        text += f", {note}" if fits else f",\n{' ' * indent}{note}"
+        length = length + len(note) + 2 if fits else indent + len(note)
     return text + ")"
 
 

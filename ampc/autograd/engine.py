@@ -9,6 +9,7 @@ from typing import Any, Callable, List, Optional, Union
 from .. import _C
 from .._C import Tensor
 from .._messages.callers import warn
+from .._ops import stack
 from .._tensor.creation import zeros_like
 
 __all__ = ["backward", "grad"]
@@ -47,6 +48,11 @@ def call_after_backward(f: Callable[[], Any]) -> None:
     _running.after.append(f)
 
 
+def this_pass() -> Any:
+    """What tells the outermost backward pass of this thread from others, once call_after_backward was called in it."""
+    return _running.after
+
+
 def is_running() -> bool:
     """Whether a backward pass runs in this thread."""
     return _running.depth > 0
@@ -58,7 +64,7 @@ def _run(*args: Any) -> Any:
         found = _C._backward(*args)
     except BaseException:
         if _running.depth == 1:
-            _running.after.clear()
+            _running.after = []
         raise
     finally:
         _running.depth -= 1
@@ -97,19 +103,33 @@ def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_gra
          materialize_grads: bool = False) -> tuple:
     """Gradients of ``outputs`` with respect to ``inputs``, as a tuple; nothing is accumulated.
 
-    ``grad_outputs`` weighs the outputs. An input that was not used is an error unless
-    ``allow_unused`` (then None) or ``materialize_grads`` (then zeros). RuntimeError otherwise as backward.
+    ``grad_outputs`` weighs the outputs; with ``is_grads_batched`` its first dimension numbers several weights, whose gradients are
+    stacked: a pass for each. An input that was not used is an error unless ``allow_unused`` (then None) or ``materialize_grads``
+    (then zeros). RuntimeError otherwise as backward.
     """
     if not only_inputs:
         warn("grad: `only_inputs` has no effect: gradients of the inputs alone are made", FutureWarning)
-    if is_grads_batched:
-        raise NotImplementedError("grad: is_grads_batched is not supported; loop over the gradients")
     if materialize_grads and allow_unused is False:
         raise ValueError("grad: `materialize_grads` gives zeros for inputs that were not used, so `allow_unused` must be left out or True")
     roots, leaves = _tuple(outputs), _tuple(inputs)
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused or materialize_grads
-    found = _run(roots, _gradients(grad_outputs, roots, "grad"), keep, create_graph, leaves, bool(unused))
+    weights = _gradients(grad_outputs, roots, "grad")
+    if is_grads_batched:
+        found = _of_each_weight(roots, weights, keep, create_graph, leaves, bool(unused))
+    else:
+        found = _run(roots, weights, keep, create_graph, leaves, bool(unused))
     if materialize_grads:
         found = tuple(zeros_like(x) if g is None else g for g, x in zip(found, leaves))
     return found
+
+
+def _of_each_weight(roots: tuple, weights: tuple, keep: bool, create_graph: bool, leaves: tuple, unused: bool) -> tuple:
+    """The gradients for each index of the weights' first dimension, stacked. ValueError where these dimensions are none, or of several sizes."""
+    sizes = {w.shape[0] if isinstance(w, Tensor) and w.ndim else 0 for w in weights}
+    if len(sizes) != 1 or 0 in sizes:
+        raise ValueError("grad: with is_grads_batched each of `grad_outputs` is a Tensor whose first dimension numbers the weights, of one size "
+                         "above 0 for all outputs")
+    n = sizes.pop()
+    passes = [_run(roots, tuple(w[i] for w in weights), keep or i + 1 < n, create_graph, leaves, unused) for i in range(n)]
+    return tuple(None if found[0] is None else stack(found) for found in zip(*passes))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _C
 from .._C import Node, Tensor
+from .engine import call_after_backward, this_pass
 from .hooks import RemovableHandle
 
-__all__ = ["Node", "disable_saved_tensors_hooks", "saved_tensors_hooks", "save_on_cpu"]
+__all__ = ["Node", "disable_saved_tensors_hooks", "register_multi_grad_hook", "saved_tensors_hooks", "save_on_cpu"]
 
 _AFTER_NODE, _NOTES = -3, -4  # kinds of entries among a node's hooks (AC_HOOK_ in csrc/python/state.h)
 
@@ -34,7 +36,18 @@ def _metadata(self: Any) -> Dict[Any, Any]:
     return _C._hooks(self)[0].setdefault("metadata", (_NOTES, {}))[1]
 
 
-for _name, _made in (("register_hook", _register_hook), ("register_prehook", _register_prehook), ("metadata", property(_metadata))):
+def _of_another(self: Any, name: str) -> Any:
+    """Of a Function's node, what its forward left on ``ctx``. Of an operator's, ``_saved_self`` and the like: the tensors kept for backward,
+    by the operand's name, and ``_saved_result``. AttributeError for what is not kept, RuntimeError where a backward has freed it."""
+    if self._context is not None:
+        return getattr(self._context, name)
+    if name.startswith("_saved_"):
+        return self._saved(name[len("_saved_"):])
+    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+for _name, _made in (("register_hook", _register_hook), ("register_prehook", _register_prehook), ("metadata", property(_metadata)),
+                     ("__getattr__", _of_another)):
     setattr(Node, _name, _made)
 
 _refusals = threading.local()  # .texts: those of the regions around, of this thread
@@ -82,3 +95,63 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         yield
     finally:
         _refusals.texts.pop()
+
+
+class _Handles:
+    """Takes several hooks off with ``remove()``; also a context manager."""
+
+    def __init__(self, handles: List[RemovableHandle]) -> None:
+        self._handles = handles
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def __enter__(self) -> _Handles:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class _Gathered:
+    """The gradients of several tensors in one backward pass, which ``fn`` is called with once."""
+
+    def __init__(self, fn: Callable[..., Any], count: int, first_alone: bool) -> None:
+        self.fn, self.first_alone, self.lock = fn, first_alone, threading.Lock()
+        self.grads: List[Optional[Tensor]] = [None] * count
+        self.of: Any = None  # the pass
+        self.told = False
+
+    def take(self, i: int, grad: Tensor) -> None:
+        """The hook of tensor ``i``."""
+        with self.lock:
+            if self.of is not this_pass():
+                self.grads, self.told = [None] * len(self.grads), False
+                call_after_backward(self.tell)
+                self.of = this_pass()
+            self.grads[i] = grad
+        if self.first_alone and not self.told:
+            self.told = True
+            self.fn(grad)
+        elif not self.first_alone and all(g is not None for g in self.grads):
+            self.tell()
+
+    def tell(self) -> None:
+        """When all are there; else, of those that this pass needed, at its end."""
+        if not self.told:
+            self.told = True
+            self.fn(self.grads)
+        self.grads = [None] * len(self.grads)
+
+
+def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all") -> _Handles:
+    """Calls ``fn`` once in each backward pass that computes gradients of some of the tensors.
+
+    With mode 'all' ``fn(grads)`` gets a list, None for tensors that the pass needed no gradient of: when all have come, else at the end of
+    the pass. With 'any' ``fn(grad)`` gets the first gradient. Hooks must not change gradients. Returns a handle with ``remove()``.
+    ValueError for another mode, RuntimeError for tensors that do not require gradients."""
+    if mode not in ("all", "any"):
+        raise ValueError(f"register_multi_grad_hook: `mode` must be 'all' or 'any', got {mode!r}")
+    gathered = _Gathered(fn, len(tensors), mode == "any")
+    return _Handles([t.register_hook(partial(gathered.take, i)) for i, t in enumerate(tensors)])

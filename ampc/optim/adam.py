@@ -29,8 +29,8 @@ class _WithMoments(UpdateRuleOptimizer):
 
 class Adam(_WithMoments):
     """Adaptive moments (Kingma and Ba 2015), ``amsgrad`` after Reddi et al. 2018. Weight decay is added to the
-    gradient. One pass over all parameters in C; ``foreach``, ``fused`` and ``capturable`` are accepted for
-    compatibility. Source: torch.optim.Adam."""
+    gradient. One pass over all parameters in C; ``foreach``, ``fused`` and ``capturable`` are kept in the
+    groups and change nothing. Source: torch.optim.Adam."""
 
     _update_rule = "adam"
 
@@ -41,7 +41,7 @@ class Adam(_WithMoments):
         _check_moments(type(self).__name__, lr, betas, eps, weight_decay)
         check_ways(type(self).__name__, lr, foreach, fused, capturable, differentiable)
         super().__init__(params, differentiable, rounding, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
-                         maximize=maximize, decoupled_weight_decay=decoupled_weight_decay)
+                         maximize=maximize, foreach=foreach, capturable=capturable, fused=fused, decoupled_weight_decay=decoupled_weight_decay)
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         return [*self._state_names, *["max_exp_avg_sq"] * bool(group["amsgrad"])]
@@ -51,8 +51,10 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019), 0.01 by default. Source: torch.optim.AdamW."""
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-                 weight_decay: float = 1e-2, amsgrad: bool = False, **options: Any) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **{**options, "decoupled_weight_decay": True})
+                 weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False, foreach: Optional[bool] = None,
+                 capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None, rounding: str = "nearest") -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
+                         differentiable=differentiable, fused=fused, decoupled_weight_decay=True, rounding=rounding)
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
         return {**super()._options(group), "decoupled": True}  # also of a group that Adam has saved
@@ -67,7 +69,8 @@ class Adamax(_WithMoments):
                  weight_decay: float = 0, foreach: Optional[bool] = None, *, maximize: bool = False, differentiable: bool = False,
                  capturable: bool = False, rounding: str = "nearest") -> None:
         _check_moments("Adamax", lr, betas, eps, weight_decay)
-        super().__init__(params, differentiable, rounding, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize)
+        super().__init__(params, differentiable, rounding, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=foreach,
+                         maximize=maximize, capturable=capturable)
 
 
 class NAdam(_WithMoments):
@@ -83,7 +86,7 @@ class NAdam(_WithMoments):
         _check_moments("NAdam", lr, betas, eps, weight_decay)
         check_options("NAdam", momentum_decay=(momentum_decay, 0.0, None))
         super().__init__(params, differentiable, rounding, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay,
-                         decoupled_weight_decay=decoupled_weight_decay, maximize=maximize)
+                         decoupled_weight_decay=decoupled_weight_decay, maximize=maximize, foreach=foreach, capturable=capturable)
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
         return {**super()._options(group), "later": float(group["momentum_decay"])}
@@ -107,4 +110,4 @@ class RAdam(_WithMoments):
                  capturable: bool = False, differentiable: bool = False, rounding: str = "nearest") -> None:
         _check_moments("RAdam", lr, betas, eps, weight_decay)
         super().__init__(params, differentiable, rounding, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize,
-                         decoupled_weight_decay=decoupled_weight_decay)
+                         foreach=foreach, capturable=capturable, decoupled_weight_decay=decoupled_weight_decay)

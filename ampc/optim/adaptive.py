@@ -22,7 +22,7 @@ class Adagrad(UpdateRuleOptimizer):
                       initial_accumulator_value=(initial_accumulator_value, 0.0, None), eps=(eps, 0.0, None))
         check_ways("Adagrad", lr, foreach, fused, True, differentiable)
         super().__init__(params, differentiable, rounding, lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
-                         initial_accumulator_value=initial_accumulator_value, maximize=maximize)
+                         initial_accumulator_value=initial_accumulator_value, foreach=foreach, maximize=maximize, fused=fused)
 
     def _fresh(self, p: Any, group: Dict[str, Any], name: str) -> Any:
         return super()._fresh(p, group, name).fill_(float(group["initial_accumulator_value"]))
@@ -42,7 +42,7 @@ class RMSprop(UpdateRuleOptimizer):
         check_options("RMSprop", lr=(lr, 0.0, None), alpha=(alpha, 0.0, None), eps=(eps, 0.0, None), weight_decay=(weight_decay, 0.0, None),
                       momentum=(momentum, 0.0, None))
         super().__init__(params, differentiable, rounding, lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum,
-                         centered=centered, maximize=maximize)
+                         centered=centered, capturable=capturable, foreach=foreach, maximize=maximize)
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         return ["square_avg"] + ["momentum_buffer"] * bool(group["momentum"]) + ["grad_avg"] * bool(group["centered"])
@@ -61,7 +61,8 @@ class Adadelta(UpdateRuleOptimizer):
                  foreach: Optional[bool] = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
                  rounding: str = "nearest") -> None:
         check_options("Adadelta", lr=(lr, 0.0, None), rho=(rho, 0.0, 1.0), eps=(eps, 0.0, None), weight_decay=(weight_decay, 0.0, None))
-        super().__init__(params, differentiable, rounding, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize)
+        super().__init__(params, differentiable, rounding, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
+                         capturable=capturable, foreach=foreach)
 
 
 class Rprop(UpdateRuleOptimizer):
@@ -76,7 +77,8 @@ class Rprop(UpdateRuleOptimizer):
         check_options("Rprop", lr=(lr, 0.0, None))
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Rprop: `etas` must be below and above 1, the first above 0, got {etas}")
-        super().__init__(params, differentiable, rounding, lr=lr, etas=etas, step_sizes=step_sizes, maximize=maximize)
+        super().__init__(params, differentiable, rounding, lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize,
+                         capturable=capturable)
 
     def _fresh(self, p: Any, group: Dict[str, Any], name: str) -> Any:
         state = state_like(p)

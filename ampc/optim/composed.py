@@ -103,7 +103,8 @@ class Adafactor(ComposedOptimizer):
                       eps=(min(eps[0] or 0.0, eps[1]), 0.0, None))
         if not beta2_decay <= 0:
             raise ValueError(f"Adafactor: `beta2_decay` must be at most 0, got {beta2_decay}")
-        super().__init__(params, {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay, "maximize": maximize})
+        super().__init__(params, {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay, "foreach": foreach,
+                                  "maximize": maximize})
 
     def _update(self, p: Tensor, grad: Tensor, state: Dict[str, Any], group: Dict[str, Any]) -> Tensor:
         eps1, eps2 = group["eps"]
@@ -145,7 +146,8 @@ class ASGD(ComposedOptimizer):
                  foreach: Optional[bool] = None, maximize: bool = False, differentiable: bool = False, capturable: bool = False) -> None:
         check_options("ASGD", lr=(lr, 0.0, None), weight_decay=(weight_decay, 0.0, None))
         refuse_differentiable("ASGD", differentiable)
-        super().__init__(params, {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "maximize": maximize})
+        super().__init__(params, {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
+                                  "maximize": maximize, "differentiable": differentiable, "capturable": capturable})
 
     def _update(self, p: Tensor, grad: Tensor, state: Dict[str, Any], group: Dict[str, Any]) -> Tensor:
         lr, lambd = float(group["lr"]), float(group["lambd"])

@@ -99,7 +99,7 @@ class LBFGS(Optimizer):
 
     _needs_whole = True
 
-    def __init__(self, params: Iterable[Any], lr: float = 1.0, max_iter: int = 20, max_eval: Optional[int] = None, tolerance_grad: float = 1e-7,
+    def __init__(self, params: Iterable[Any], lr: float = 1, max_iter: int = 20, max_eval: Optional[int] = None, tolerance_grad: float = 1e-7,
                  tolerance_change: float = 1e-9, history_size: int = 100, line_search_fn: Optional[str] = None) -> None:
         check_options("LBFGS", lr=(lr, 0.0, None))
         if line_search_fn not in (None, "strong_wolfe"):

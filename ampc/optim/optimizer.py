@@ -322,7 +322,8 @@ class Optimizer(HasHooks):
         text = type(self).__name__ + " ("
         for i, group in enumerate(self.param_groups):
             text += f"\nParameter Group {i}\n"
-            text += "".join(f"    {k}: {group[k]}\n" for k in sorted(group) if k != "params")
+            plain = {"params"} if group.get("rounding", "nearest") != "nearest" else {"params", "rounding"}  # as torch shows it
+            text += "".join(f"    {k}: {group[k]}\n" for k in sorted(group) if k not in plain)
         return text + ")"
 
 

@@ -11,7 +11,7 @@ from .optimizer import Optimizer, check_options, check_rounding, check_ways, ext
 
 class SGD(Optimizer):
     """p -= lr * (g + weight_decay * p), with momentum and Nesterov's variant (Sutskever et al. 2013). One pass
-    over all parameters in C; ``foreach``, ``fused`` and ``differentiable`` are accepted for compatibility.
+    over all parameters in C; ``foreach`` and ``fused`` are kept in the groups and change nothing.
 
     Source: torch.optim.SGD.
     """
@@ -24,7 +24,8 @@ class SGD(Optimizer):
             raise ValueError("SGD: Nesterov momentum needs `momentum` above 0 and `dampening` 0")
         check_ways("SGD", lr, foreach, fused, True, differentiable)
         super().__init__(params, {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
-                                  "nesterov": nesterov, "maximize": maximize, "rounding": check_rounding(type(self).__name__, rounding)})
+                                  "nesterov": nesterov, "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
+                                  "rounding": check_rounding(type(self).__name__, rounding)})
 
     def _step_group(self, group: Dict[str, Any]) -> None:
         params = [p for p in group["params"] if p.grad is not None]

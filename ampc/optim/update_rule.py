@@ -15,7 +15,7 @@ _ROUNDING_KEYS = {"master_param", "compensation"}
 class UpdateRuleOptimizer(Optimizer):
     """Base of those. A subclass names its rule, its states and the rule's options.
 
-    ``foreach``, ``fused`` and ``capturable`` of torch's are accepted for compatibility: there is one way.
+    ``foreach``, ``fused`` and ``capturable`` of torch's are kept in the groups, as ``differentiable`` is: there is one way.
 
     ``rounding``: how a 16-bit parameter takes updates smaller than its spacing. 'nearest' loses them; 'stochastic' rounds up or down
     with the probability of what is cut off; 'kahan' keeps what is lost in 16 bits beside it; 'master' keeps a float32 copy, as
@@ -30,7 +30,7 @@ class UpdateRuleOptimizer(Optimizer):
 
     def __init__(self, params: Iterable[Any], differentiable: bool, rounding: str, **defaults: Any) -> None:
         refuse_differentiable(type(self).__name__, differentiable)
-        super().__init__(params, {**defaults, "rounding": check_rounding(type(self).__name__, rounding)})
+        super().__init__(params, {**defaults, "differentiable": differentiable, "rounding": check_rounding(type(self).__name__, rounding)})
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         """Names of the states that these options need, in the rule's order."""

@@ -6,6 +6,7 @@
 #include "dispatch/write.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* A grad_fn. */
 typedef struct {
@@ -136,7 +137,7 @@ static PyObject *node_hooks(ac_node *n) {
 }
 
 static PyObject *tensor_hooks(PyObject *module, PyObject *o) {
-    if (Py_TYPE(o) == ac_py->node) return node_hooks(((PyNode *)o)->node);
+    if (PyObject_TypeCheck(o, ac_py->node)) return node_hooks(((PyNode *)o)->node);
     (void)module;
     if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
     ac_tensor *t = ac_unwrap(o);
@@ -400,8 +401,38 @@ static PyObject *with_history(PyObject *module, PyObject *args) {
 
 /* -- the Node object: grad_fn ----------------------------------------------------------------------- */
 
+/* As in torch: MulBackward0 for `mul`, PowBackward0 also for a square, NameBackward for a Function, AccumulateGrad. */
+static PyObject *name_of_node(const ac_node *n) {
+    char words[64];
+    size_t length = 0;
+    if (n->is_accumulator) return PyUnicode_FromString(n->name);
+    if (n->py) return PyUnicode_FromFormat("%sBackward", n->name);
+    bool first = true; /* of a word */
+    for (const char *c = n->op == AC_OP_square ? "pow" : n->name; *c && length < sizeof words - 1; c++) {
+        bool between = *c == '_' || *c == '.';
+        if (!between) words[length++] = first ? Py_TOUPPER(*c) : *c;
+        first = between;
+    }
+    words[length] = '\0';
+    return PyUnicode_FromFormat("%sBackward0", words);
+}
+
+/* Borrowed: the class of nodes of that name, made when it is new. What draws a graph prints its name. */
+static PyTypeObject *class_of_nodes(PyObject *name) {
+    PyObject *found = PyDict_GetItemWithError(ac_py->node_classes, name);
+    if (found || PyErr_Occurred()) return (PyTypeObject *)found;
+    found = PyObject_CallFunction((PyObject *)&PyType_Type, "O(O){s:(),s:s}", name, (PyObject *)ac_py->node,
+                                  "__slots__", "__module__", "ampc.autograd");
+    int failed = !found || PyDict_SetItem(ac_py->node_classes, name, found) < 0;
+    Py_XDECREF(found); /* the dictionary holds it */
+    return failed ? NULL : (PyTypeObject *)found;
+}
+
 static PyObject *wrap_node(ac_node *node, int index) { /* steals */
-    PyNode *self = (PyNode *)ac_py->node->tp_alloc(ac_py->node, 0);
+    PyObject *name = name_of_node(node);
+    PyTypeObject *type = name ? class_of_nodes(name) : NULL;
+    PyNode *self = type ? (PyNode *)type->tp_alloc(type, 0) : NULL;
+    Py_XDECREF(name);
     if (!self) ac_node_release(node);
     else self->node = node, self->index = index;
     return (PyObject *)self;
@@ -425,13 +456,7 @@ static void node_dealloc(PyObject *o) {
 }
 static PyObject *node_name(PyObject *o, PyObject *unused) {
     (void)unused;
-    const ac_node *n = ((PyNode *)o)->node;
-    return PyUnicode_FromFormat(n->is_accumulator ? "%s" : "%sBackward", n->name);
-}
-static PyObject *node_repr(PyObject *o) {
-    PyObject *name = node_name(o, NULL), *text = name ? PyUnicode_FromFormat("<%U>", name) : NULL;
-    Py_XDECREF(name);
-    return text;
+    return name_of_node(((PyNode *)o)->node);
 }
 
 /* A node has as many wrappers as were asked for: they are equal, so that a walk along the graph knows where it was. */
@@ -460,6 +485,36 @@ static PyObject *node_variable(PyObject *o, void *unused) {
     if (!n->leaf) return PyErr_SetString(PyExc_AttributeError, "only AccumulateGrad has a variable"), NULL;
     return ac_wrap_borrowed(n->leaf);
 }
+static PyObject *node_context(PyObject *o, void *unused) {
+    (void)unused;
+    const ac_node *n = ((PyNode *)o)->node;
+    return Py_NewRef(n->py ? (PyObject *)n->py : Py_None);
+}
+
+/* Where a node keeps an operand or the result of that name, as torch calls them; -1: nowhere. */
+static int slot_of(const ac_node *n, const char *name) {
+    const ac_op_info *info = &ac_ops[n->op];
+    if (n->name != info->shown) return -1; /* it is of no operator of the table */
+    if (!strcmp(name, "result")) return n->n_in;
+    if (!strcmp(name, "self")) return n->n_in > 0 ? 0 : -1;
+    for (int i = 0, slot = 0; i < info->n_params && info->params[i].kind != AC_P_TENSOR_LIST; i++) {
+        if (info->params[i].kind != AC_P_TENSOR) continue;
+        if (!strcmp(name, info->params[i].name)) return slot < n->n_in ? slot : -1;
+        slot++;
+    }
+    return -1;
+}
+
+static PyObject *node_saved(PyObject *o, PyObject *word) {
+    ac_node *n = ((PyNode *)o)->node;
+    const char *name = PyUnicode_AsUTF8(word);
+    if (!name) return NULL;
+    int slot = slot_of(n, name);
+    bool saved = slot >= 0 && (n->saved[slot].tensor || n->saved[slot].packed || n->released);
+    if (saved) return ac_wrap(ac_unpack(n, slot, true));
+    return PyErr_Format(PyExc_AttributeError, "%s kept no tensor named '%s'", Py_TYPE(o)->tp_name, name);
+}
+
 static PyObject *node_compute(PyObject *o, void *unused) {
     (void)unused;
     const ac_node *n = ((PyNode *)o)->node;
@@ -467,32 +522,32 @@ static PyObject *node_compute(PyObject *o, void *unused) {
     return Py_NewRef(ac_py->dtypes[n->compute]);
 }
 
-/* A Function's node has the attributes of its ctx, which torch has as one object with it; NULL for other nodes. */
-static PyObject *node_ctx(PyObject *o) {
-    const ac_node *n = ((PyNode *)o)->node;
-    return n->backward == run_python ? n->py : NULL;
-}
-static PyObject *node_get(PyObject *o, PyObject *name) {
-    PyObject *found = PyObject_GenericGetAttr(o, name), *ctx;
-    if (found || !PyErr_ExceptionMatches(PyExc_AttributeError) || !(ctx = node_ctx(o))) return found;
-    PyErr_Clear();
-    return PyObject_GetAttr(ctx, name);
-}
+/* What is set on a Function's node is set on its ctx, which torch has as one object with it. */
 static int node_set(PyObject *o, PyObject *name, PyObject *value) {
-    PyObject *ctx = PyObject_HasAttr((PyObject *)Py_TYPE(o), name) ? NULL : node_ctx(o);
-    return ctx ? PyObject_SetAttr(ctx, name, value) : PyObject_GenericSetAttr(o, name, value);
+    const ac_node *n = ((PyNode *)o)->node;
+    bool is_ctx = n->backward == run_python && n->py && !PyObject_HasAttr((PyObject *)Py_TYPE(o), name);
+    return is_ctx ? PyObject_SetAttr(n->py, name, value) : PyObject_GenericSetAttr(o, name, value);
 }
 
-static PyGetSetDef node_getset[] = {{"next_functions", node_next, NULL, "((node, index), ...) of the inputs.", NULL},
-                                    {"variable", node_variable, NULL, "The leaf an AccumulateGrad adds to.", NULL},
-                                    {"compute_dtype", node_compute, NULL, "The dtype autocast chose, or None.", NULL},
-                                    {NULL, NULL, NULL, NULL, NULL}};
-static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."}, {NULL, NULL, 0, NULL}};
-static PyType_Slot node_slots[] = {
-    {Py_tp_dealloc, node_dealloc}, {Py_tp_repr, node_repr},       {Py_tp_getattro, node_get},
-    {Py_tp_setattro, node_set},    {Py_tp_hash, node_hash},       {Py_tp_richcompare, node_compare},
-    {Py_tp_getset, node_getset},   {Py_tp_methods, node_methods}, {0, NULL}};
-static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0, Py_TPFLAGS_DEFAULT, node_slots};
+static PyGetSetDef node_getset[] = {
+    {"next_functions", node_next, NULL, "((node, index), ...) of the inputs.", NULL},
+    {"variable", node_variable, NULL, "The leaf an AccumulateGrad adds to.", NULL},
+    {"_context", node_context, NULL, "What a Function's forward leaves, or None.", NULL},
+    {"compute_dtype", node_compute, NULL, "The dtype autocast chose, or None.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."},
+                                     {"_saved", node_saved, METH_O, "The tensor that is kept under a name."},
+                                     {NULL, NULL, 0, NULL}};
+static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},
+                                   {Py_tp_hash, node_hash},
+                                   {Py_tp_setattro, node_set},
+                                   {Py_tp_richcompare, node_compare},
+                                   {Py_tp_getset, node_getset},
+                                   {Py_tp_methods, node_methods},
+                                   {0, NULL}};
+static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                node_slots};
 
 static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"_backward", backward, METH_VARARGS, NULL},
@@ -524,6 +579,8 @@ int ac_autograd_init(PyObject *module) {
     ac_grad_hooks.unpack = unpack;
     ac_grad_hooks.free_saved = free_saved;
     ac_py->node = (PyTypeObject *)PyType_FromModuleAndSpec(module, &node_spec, NULL);
-    if (!ac_py->node || PyModule_AddObjectRef(module, "Node", (PyObject *)ac_py->node) < 0) return -1;
+    ac_py->node_classes = PyDict_New();
+    if (!ac_py->node_classes || !ac_py->node || PyModule_AddObjectRef(module, "Node", (PyObject *)ac_py->node) < 0)
+        return -1;
     return PyModule_AddFunctions(module, functions);
 }

@@ -302,6 +302,18 @@ static int add_overload(ac_op op, const char *name, bool in_place) {
     return 0;
 }
 
+/* As torch shows several results: each name on a line of its own. */
+static PyObject *show_results(PyObject *all) {
+    PyObject *text = PyUnicode_FromFormat("%s(", Py_TYPE(all)->tp_name);
+    for (Py_ssize_t i = 0, n = PyTuple_GET_SIZE(all); text && i < n; i++) {
+        PyObject *head = text;
+        text = PyUnicode_FromFormat("%U\n%s=%R%s", head, Py_TYPE(all)->tp_members[i].name, PyTuple_GET_ITEM(all, i),
+                                    i + 1 < n ? "," : ")");
+        Py_DECREF(head);
+    }
+    return text;
+}
+
 /* The struct sequence of an operator with several results to show. */
 static int make_result_type(ac_op op) {
     const ac_op_info *info = &ac_ops[op];
@@ -319,7 +331,9 @@ static int make_result_type(ac_op op) {
     (void)snprintf(full, sizeof full, "ampc.return_types.%s", info->python);
     PyStructSequence_Desc desc = {full, NULL, fields, info->n_shown};
     ac_py->results[op] = PyStructSequence_NewType(&desc);
-    return ac_py->results[op] ? 0 : -1;
+    if (!ac_py->results[op]) return -1;
+    ac_py->results[op]->tp_repr = show_results;
+    return 0;
 }
 
 static int intern_names(ac_op op) {

@@ -9,6 +9,7 @@ from ..._C import Tensor
 from ..._messages import checks as _checks
 from .. import functional as F
 from ._function_module import FunctionModule
+from .utils import _ntuple
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d",
@@ -44,6 +45,12 @@ class _MaxPoolNd(_Pool, function=""):
 
 class _MaxUnpoolNd(_Pool, function=""):
     """Puts values back where a pooling found them; zeros elsewhere."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        n = int(type(self).__name__[-2])
+        for name in ("kernel_size", "stride", "padding"):
+            setattr(self, name, _ntuple(n)(getattr(self, name)))
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Optional[Sequence[int]] = None) -> Tensor:  # type: ignore[override]
         return getattr(F, self._function)(input, indices, self.kernel_size, self.stride, self.padding, output_size)
