@@ -86,6 +86,31 @@ def test_a_schedule_goes_on_where_it_was(name):
     assert go(other, again, 8) == want
 
 
+@pytest.mark.parametrize("name", ["multiplicative", "step", "milestones", "constant", "linear", "exponential", "polynomial", "cosine", "cosine to 0",
+                                  "restarts", "one cycle", "cyclic"])
+def test_a_new_schedule_that_continues_has_torchs_rates(torch, name):
+    seen = []
+    for T, opt in both(torch):
+        S, rows = T.optim.lr_scheduler, []
+        kind, options = [], {}
+
+        class Kept:  # stands for the module, and notes how the schedule was made
+            def __getattr__(self, n):
+                return lambda o, *a, **k: (kind.append(getattr(S, n)), options.update(args=a, kwargs=k), kind[0](o, *a, **k))[-1]
+
+        first = SCHEDULES[name](Kept(), opt)
+        for _ in range(4):
+            opt.step()
+            first.step()
+        again = kind[0](opt, *options["args"], **options["kwargs"], last_epoch=first.last_epoch)
+        for _ in range(5):
+            rows.append(rates(opt))
+            opt.step()
+            again.step()
+        seen.append(np.array(rows))
+    assert np.allclose(seen[0], seen[1], rtol=1e-12, atol=1e-15)
+
+
 @pytest.mark.parametrize("options", [{}, {"mode": "max", "factor": 0.5, "patience": 1, "cooldown": 2}, {"threshold_mode": "abs", "threshold": 0.2, "patience": 0, "min_lr": [0.02, 0.01]},
                                      {"mode": "max", "threshold_mode": "abs", "patience": 2}, {"patience": 1, "eps": 0.02, "min_lr": 0.03}], ids=str)
 def test_plateaus(torch, options):
