@@ -189,6 +189,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         special as special,
         storage as storage,
         testing as testing,
+        torch_version as torch_version,
         training as training,
         types as types,
     )
@@ -238,7 +239,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
 _LATER = frozenset({  # modules
     "_dynamo", "_library_functions", "_utils", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "fft", "func", "futures",
     "hub", "jit", "library", "formats", "keras", "multiprocessing", "ops", "overrides", "profiler", "random", "return_types", "signal", "special",
-    "storage", "testing", "training", "types",
+    "storage", "testing", "torch_version", "training", "types",
 })
 _COMPLEX = frozenset({"complex", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
 _FROM = {  # functions and classes, by the module that they are loaded with
