@@ -30,4 +30,4 @@ def test_it_is_text():
     version = TorchVersion("2.13.0")
     assert isinstance(version, str) and version.split(".")[:2] == ["2", "13"] and {version: 1}["2.13.0"] == 1 and f"{version}" == "2.13.0"
     with pytest.raises(TypeError):
-        version < 3
+        assert version < 3

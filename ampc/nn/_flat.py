@@ -13,8 +13,8 @@ from ._resample import grid_sampler
 
 __all__ = [
     "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss",
-    "dropout", "dropout_", "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "grid_sampler_2d", "grid_sampler_3d",
-    "hinge_embedding_loss", "kl_div", "margin_ranking_loss", "native_dropout", "poisson_nll_loss", "triplet_margin_loss",
+    "dropout", "dropout_", "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "grid_sampler_2d",
+    "grid_sampler_3d", "hinge_embedding_loss", "kl_div", "margin_ranking_loss", "native_dropout", "poisson_nll_loss", "triplet_margin_loss",
 ]
 
 

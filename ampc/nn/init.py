@@ -13,7 +13,6 @@ from .._names.missing import absent_from
 from .._tensor import creation as make
 from ..autograd.grad_mode import no_grad
 
-
 _LINEAR = ("linear", "sigmoid", *(name + dims for name in ("conv", "conv_transpose") for dims in ("1d", "2d", "3d")))
 
 
