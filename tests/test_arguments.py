@@ -319,3 +319,17 @@ def test_what_is_no_old_order_is_refused():
     for call in (lambda: v.add(1, 2, v), lambda: v.add(v, v, v), lambda: v.addcmul(1, 2, v, v), lambda: v.addcmul(v, v, "2", v), lambda: ampc.addmm(1, v, 2, v, 3, v)):
         with pytest.raises(TypeError, match="positional arguments given"):
             call()
+
+
+@pytest.mark.parametrize("call", [
+    lambda lib: lib.zeros(1, dtype=lib.promote_types(type1=lib.int32, type2=lib.float16)),
+    lambda lib: lib.tensor([len(list(lib.nn.Sequential(*[lib.nn.ReLU()] * 3).modules(**k))) for k in ({}, {"remove_duplicate": True}, {"remove_duplicate": False})])])
+def test_words_for_arguments_are_torchs(call):
+    same(call)
+
+
+def test_words_for_the_device():
+    with ampc.cuda.device(device=None):
+        pass
+    with pytest.raises(ValueError, match="cpu"):
+        ampc.cuda.set_device(device="cpu")
