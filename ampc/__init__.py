@@ -133,7 +133,6 @@ from .nn._recurrent import gru as gru, lstm as lstm, rnn_relu as rnn_relu, rnn_t
 from .nn._resample import grid_sampler as grid_sampler
 from .nn._resample import constant_pad_nd as constant_pad_nd
 from .nn.functional import (
-    ctc_loss as ctc_loss,
     max_pool1d_with_indices as max_pool1d_with_indices,
     native_channel_shuffle as native_channel_shuffle,
 )
@@ -190,6 +189,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         special as special,
         storage as storage,
         testing as testing,
+        torch_version as torch_version,
         training as training,
         types as types,
     )
@@ -239,13 +239,13 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
 _LATER = frozenset({  # modules
     "_dynamo", "_library_functions", "_utils", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "fft", "func", "futures",
     "hub", "jit", "library", "formats", "keras", "multiprocessing", "ops", "overrides", "profiler", "random", "return_types", "signal", "special",
-    "storage", "testing", "training", "types",
+    "storage", "testing", "torch_version", "training", "types",
 })
 _COMPLEX = frozenset({"complex", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
 _FROM = {  # functions and classes, by the module that they are loaded with
     **dict.fromkeys(("batch_norm", "embedding", "instance_norm"), "nn._flat"),  # their arguments come in another order than nn.functional's
     **dict.fromkeys(("affine_grid_generator", "grid_sampler_2d", "grid_sampler_3d", "native_dropout"), "nn._flat"),
-    **dict.fromkeys(("binary_cross_entropy_with_logits", "cosine_embedding_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss",
+    **dict.fromkeys(("binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss",
                      "poisson_nll_loss", "triplet_margin_loss"), "nn._flat"),
     **{name + end: "nn._flat" for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout") for end in ("", "_")},
     "explain": "doctor.explain", "vmap": "func", "thread_safe_generator": "random", "frombuffer": "_tensor.buffers", "from_file": "_tensor.buffers",

@@ -290,3 +290,46 @@ def test_that_label_has_a_gradient():
 def test_classes_of_margins_out_of_range(loss, classes):
     with pytest.raises(RuntimeError, match=f"{loss}: classes must lie between (0|-1) and 3"):
         getattr(ampc.nn.functional, loss)(ampc.zeros(2, 4), ampc.tensor(classes))
+
+
+OLD_ORDER = {
+    "add": lambda lib, v, m: lib.add(v, 2, v), "add_": lambda lib, v, m: v.clone().add_(np.float64(-0.5), v), "sub": lambda lib, v, m: v.sub(3.0, v * v),
+    "sub_": lambda lib, v, m: v.clone().sub_(2, v * v), "addcmul": lambda lib, v, m: v.addcmul(0.5, v, v), "addcmul_": lambda lib, v, m: v.clone().addcmul_(2, v, v + 1),
+    "addcdiv": lambda lib, v, m: lib.addcdiv(v, -1, v, v + 3), "addcdiv_": lambda lib, v, m: v.clone().addcdiv_(-0.1, v, v + 3),
+    "addmm, both": lambda lib, v, m: lib.addmm(2, m, 3, m, m + 1), "addmm, one": lambda lib, v, m: lib.addmm(2, m, m, m), "addmm, a method": lambda lib, v, m: m.addmm(2, 3, m, m + 1),
+    "addmm_": lambda lib, v, m: m.clone().addmm_(0.5, m, m), "addmv": lambda lib, v, m: lib.addmv(2, v, 3, m, v), "addr": lambda lib, v, m: lib.addr(2, m, 3, v, v + 1),
+    "addbmm": lambda lib, v, m: lib.addbmm(2, m, 3, m[None], m[None]), "baddbmm_": lambda lib, v, m: m[None].clone().baddbmm_(2, 3, m[None], m[None]),
+}
+
+
+@pytest.mark.parametrize("name", OLD_ORDER)
+def test_numbers_among_the_tensors_as_older_scripts_have_them(torch, name):
+    """Optimizers of older scripts write exp_avg.addcmul_(1 - beta, grad, grad)."""
+    seen = []
+    for lib in (ampc, torch):
+        v, m = lib.tensor([1.0, -2.0]), lib.tensor([[1.0, 2.0], [3.0, -4.0]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch calls the order deprecated
+            seen.append(OLD_ORDER[name](lib, v, m).tolist())
+    assert seen[0] == seen[1]
+
+
+def test_what_is_no_old_order_is_refused():
+    v = ampc.ones(2)
+    for call in (lambda: v.add(1, 2, v), lambda: v.add(v, v, v), lambda: v.addcmul(1, 2, v, v), lambda: v.addcmul(v, v, "2", v), lambda: ampc.addmm(1, v, 2, v, 3, v)):
+        with pytest.raises(TypeError, match="positional arguments given"):
+            call()
+
+
+@pytest.mark.parametrize("call", [
+    lambda lib: lib.zeros(1, dtype=lib.promote_types(type1=lib.int32, type2=lib.float16)),
+    lambda lib: lib.tensor([len(list(lib.nn.Sequential(*[lib.nn.ReLU()] * 3).modules(**k))) for k in ({}, {"remove_duplicate": True}, {"remove_duplicate": False})])])
+def test_words_for_arguments_are_torchs(call):
+    same(call)
+
+
+def test_words_for_the_device():
+    with ampc.cuda.device(device=None):
+        pass
+    with pytest.raises(ValueError, match="cpu"):
+        ampc.cuda.set_device(device="cpu")

@@ -67,6 +67,23 @@ def test_losses_with_numbers_for_reductions(name):
         same(LOSSES[name](ampc, a, b, reduction), LOSSES[name](torch, x, y, reduction))
 
 
+WITHOUT = {
+    "kl_div": lambda lib, x, y: lib.kl_div(x, y.sigmoid()),
+    "binary_cross_entropy_with_logits": lambda lib, x, y: lib.binary_cross_entropy_with_logits(x, y.sigmoid()),
+    "cosine_embedding_loss": lambda lib, x, y: lib.cosine_embedding_loss(x, y, lib.ones(3)),
+    "hinge_embedding_loss": lambda lib, x, y: lib.hinge_embedding_loss(x, lib.sign(y)),
+    "margin_ranking_loss": lambda lib, x, y: lib.margin_ranking_loss(x, y, lib.sign(y)),
+    "triplet_margin_loss": lambda lib, x, y: lib.triplet_margin_loss(x, y, y + 1),
+    "ctc_loss": lambda lib, x, y: lib.ctc_loss(x.log_softmax(-1), lib.tensor([1, 2]), lib.tensor(3), lib.tensor(2)),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_losses_without_a_reduction_give_a_value_each(name):
+    (x, y), (a, b) = both((3, 4), (3, 4))
+    same(WITHOUT[name](ampc, a, b), WITHOUT[name](torch, x, y))
+
+
 def test_a_reduction_that_is_none():
     x = ampc.zeros(3)
     with pytest.raises(ValueError, match="must be 0"):

@@ -84,7 +84,7 @@ def test_whoever_looks_for_torch_finds_ampc(tmp_path):
         cudnn.benchmark = True
         assert torch.nn is ampc.nn and F is ampc.nn.functional and torch.Tensor is ampc.Tensor and sys.modules["torch.nn"] is ampc.nn
         assert ampc.nn.__name__ == "ampc.nn" and ampc.nn.__spec__.name == "ampc.nn"
-        assert torch.__version__ == "2.13.0" and torch.version.cuda is None and not hasattr(torch, "nothing")
+        assert torch.__version__ == "2.13.0" and torch.__version__ > "2.4" and torch.__version__ >= (2, 13) and torch.version.cuda is None and not hasattr(torch, "nothing")
         assert torch.optim.lr_scheduler.StepLR is ampc.optim.lr_scheduler.StepLR and torch.distributions.Normal(0., 1.).sample().shape == ()
         assert type(pickle.loads(pickle.dumps(torch.nn.Linear(2, 2)))) is torch.nn.Linear
         kinds = torch.Tensor, torch.utils.data.DataLoader, torch.utils.data.Dataset  # libraries that do not import torch know these by their module

@@ -86,6 +86,33 @@ def test_a_schedule_goes_on_where_it_was(name):
     assert go(other, again, 8) == want
 
 
+CONTINUED = {
+    "lambda": lambda S, o, n: S.LambdaLR(o, lambda n: 0.9**n, last_epoch=n), "multiplicative": lambda S, o, n: S.MultiplicativeLR(o, lambda n: 1 / (1 + n), last_epoch=n),
+    "step": lambda S, o, n: S.StepLR(o, 3, 0.5, last_epoch=n), "step due": lambda S, o, n: S.StepLR(o, 5, 0.5, last_epoch=n),
+    "milestones": lambda S, o, n: S.MultiStepLR(o, [2, 5, 8], 0.5, last_epoch=n), "constant": lambda S, o, n: S.ConstantLR(o, 0.25, 7, last_epoch=n),
+    "linear": lambda S, o, n: S.LinearLR(o, 0.2, 0.9, 9, last_epoch=n), "linear at its end": lambda S, o, n: S.LinearLR(o, 0.2, 0.9, 3, last_epoch=n),
+    "exponential": lambda S, o, n: S.ExponentialLR(o, 0.8, last_epoch=n), "polynomial": lambda S, o, n: S.PolynomialLR(o, 12, 2.0, last_epoch=n),
+    "cosine": lambda S, o, n: S.CosineAnnealingLR(o, 7, 0.01, last_epoch=n), "cosine at its lowest": lambda S, o, n: S.CosineAnnealingLR(o, 5, last_epoch=n),
+    "restarts": lambda S, o, n: S.CosineAnnealingWarmRestarts(o, 20, 2, last_epoch=n), "one cycle": lambda S, o, n: S.OneCycleLR(o, 1.0, 20, last_epoch=n),
+    "cyclic": lambda S, o, n: S.CyclicLR(o, 0.1, 1.0, 3, last_epoch=n),
+}
+
+
+@pytest.mark.parametrize("name", CONTINUED)
+def test_a_new_schedule_that_continues_has_torchs_rates(torch, name):
+    seen = []
+    for T, opt in both(torch):
+        rows = []
+        for _ in range(3):  # the second and the third continue
+            schedule = CONTINUED[name](T.optim.lr_scheduler, opt, schedule.last_epoch if rows else -1)  # noqa: F821
+            for _ in range(4):
+                rows.append(rates(opt))
+                opt.step()
+                schedule.step()
+        seen.append(np.array(rows))
+    assert np.allclose(seen[0], seen[1], rtol=1e-12, atol=1e-15)
+
+
 @pytest.mark.parametrize("options", [{}, {"mode": "max", "factor": 0.5, "patience": 1, "cooldown": 2}, {"threshold_mode": "abs", "threshold": 0.2, "patience": 0, "min_lr": [0.02, 0.01]},
                                      {"mode": "max", "threshold_mode": "abs", "patience": 2}, {"patience": 1, "eps": 0.02, "min_lr": 0.03}], ids=str)
 def test_plateaus(torch, options):

@@ -39,7 +39,7 @@ def register_converter(protocol: str, convert: Callable[[Any], Tensor]) -> None:
 
 def _finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None) -> Tensor:
     if out is not None:
-        return written(t, out, "new tensor")
+        t = written(t, out, "new tensor")
     if requires_grad is not False and _checks.flag("a new tensor", "requires_grad", requires_grad):
         t.requires_grad = True
     return t

@@ -12,9 +12,9 @@ from . import functional as F
 from ._resample import grid_sampler
 
 __all__ = [
-    "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "dropout",
-    "dropout_", "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "grid_sampler_2d", "grid_sampler_3d",
-    "hinge_embedding_loss", "kl_div", "margin_ranking_loss", "native_dropout", "poisson_nll_loss", "triplet_margin_loss",
+    "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss",
+    "dropout", "dropout_", "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "grid_sampler_2d",
+    "grid_sampler_3d", "hinge_embedding_loss", "kl_div", "margin_ranking_loss", "native_dropout", "poisson_nll_loss", "triplet_margin_loss",
 ]
 
 
@@ -86,6 +86,7 @@ def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad
 _checks.install(globals())
 
 
+# torch's bindings give these losses the default 0, though their declarations say mean.
 def _word(reduction: int) -> str:
     if reduction not in (0, 1, 2):
         raise ValueError(f"`reduction` must be 0 (none), 1 (mean) or 2 (sum), got {reduction!r}")
@@ -93,27 +94,33 @@ def _word(reduction: int) -> str:
 
 
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, pos_weight: Optional[Tensor] = None,
-                                     reduction: int = 1) -> Tensor:
+                                     reduction: int = 0) -> Tensor:
     """nn.functional.binary_cross_entropy_with_logits, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
     return _ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight=pos_weight, reduction=_word(reduction))
 
 
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1) -> Tensor:
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0) -> Tensor:
     """nn.functional.cosine_embedding_loss, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
     return _ops.cosine_embedding_loss(input1, input2, target, margin, reduction=_word(reduction))
 
 
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Tensor:
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: int = 0,
+             zero_infinity: bool = False) -> Tensor:
+    """nn.functional.ctc_loss, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
+    return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, _word(reduction), zero_infinity)
+
+
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0) -> Tensor:
     """nn.functional.hinge_embedding_loss, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
     return _ops.hinge_embedding_loss(input, target, margin, reduction=_word(reduction))
 
 
-def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
+def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Tensor:
     """nn.functional.kl_div, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
     return _ops.kl_div(input, target, reduction=_word(reduction), log_target=log_target)
 
 
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1) -> Tensor:
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0) -> Tensor:
     """nn.functional.margin_ranking_loss, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
     return _ops.margin_ranking_loss(input1, input2, target, margin, reduction=_word(reduction))
 
@@ -124,6 +131,6 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool,
 
 
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06,
-                        swap: bool = False, reduction: int = 1) -> Tensor:
+                        swap: bool = False, reduction: int = 0) -> Tensor:
     """nn.functional.triplet_margin_loss, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
     return _ops.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=_word(reduction))

@@ -37,7 +37,7 @@ def _states(targets: Tensor, counts: List[int], blank: int) -> Tensor:
 
 
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: _Lengths, target_lengths: _Lengths, blank: int = 0,
-             reduction: Union[str, int] = "mean", zero_infinity: bool = False) -> Tensor:
+             reduction: str = "mean", zero_infinity: bool = False) -> Tensor:
     """-log of the probability of the labels, summed over all ways to spread them over the steps (Graves et al. 2006).
 
     Args:
@@ -48,8 +48,6 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: _Lengths, target
         zero_infinity: 0 in place of the infinite loss of labels that do not fit into the steps."""
     if log_probs.ndim not in (2, 3) or not log_probs.is_floating_point():
         raise RuntimeError(f"ctc_loss: `log_probs` must be floating point [steps, N, classes], got {log_probs.dtype} {list(log_probs.shape)}")
-    if isinstance(reduction, int):  # as torch.ctc_loss has it
-        reduction = ("none", "mean", "sum")[reduction]
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"ctc_loss: `reduction` must be none, mean or sum, got {reduction!r}")
     x = log_probs if log_probs.ndim == 3 else log_probs.unsqueeze(1)

@@ -13,11 +13,13 @@ from .._names.missing import absent_from
 from .._tensor import creation as make
 from ..autograd.grad_mode import no_grad
 
+_LINEAR = ("linear", "sigmoid", *(name + dims for name in ("conv", "conv_transpose") for dims in ("1d", "2d", "3d")))
+
 
 def calculate_gain(nonlinearity: str, param: Any = None) -> float:
     """The factor that keeps variance through a nonlinearity. ValueError for one that is not known."""
-    if nonlinearity in ("linear", "sigmoid", "conv1d", "conv2d", "conv3d"):
-        return 1.0
+    if nonlinearity in _LINEAR:
+        return 1
     if nonlinearity == "tanh":
         return 5.0 / 3
     if nonlinearity == "relu":

@@ -23,6 +23,8 @@ class LRScheduler:
 
     TypeError for something else than an optimizer; KeyError for groups without ``initial_lr`` where training continues."""
 
+    _is_initial = False  # whether the step under way is the one that a new scheduler makes, which leaves the rates where they are
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer = need_optimizer(type(self).__name__, optimizer)
         for i, group in enumerate(optimizer.param_groups):
@@ -39,7 +41,11 @@ class LRScheduler:
 
     def _initial_step(self) -> None:
         self._step_count = 0
-        self.step()
+        self._is_initial = True
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
 
     def get_lr(self) -> List[float]:
         """A rate for every group; the present ones are in the groups."""

@@ -53,7 +53,7 @@ class MultiplicativeLR(LambdaLR):
     """The present rate times ``lr_lambda(epoch)`` at every step."""
 
     def get_lr(self) -> List[float]:
-        return [rate * f(self.last_epoch) if self.last_epoch > 0 else rate for rate, f in zip(self._now(), self.lr_lambdas)]
+        return [rate if self._is_initial else rate * f(self.last_epoch) for rate, f in zip(self._now(), self.lr_lambdas)]
 
 
 class StepLR(LRScheduler):
@@ -121,7 +121,9 @@ class LinearLR(LRScheduler):
     def get_lr(self) -> List[float]:
         if self.last_epoch == 0:
             return self._times(self.start_factor)
-        return self._times(1.0 if self.last_epoch > self.total_iters else self._factor(self.last_epoch) / self._factor(self.last_epoch - 1))
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return self._now()
+        return self._times(self._factor(self.last_epoch) / self._factor(self.last_epoch - 1))
 
     def _closed_form(self) -> List[float]:
         return [base * self._factor(self.last_epoch) for base in self.base_lrs]
@@ -135,7 +137,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> List[float]:
-        return self._times(self.gamma if self.last_epoch else 1.0)
+        return self._times(1.0 if self._is_initial else self.gamma)
 
     def _closed_form(self) -> List[float]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
@@ -152,7 +154,7 @@ class PolynomialLR(LRScheduler):
         return 1 - min(self.total_iters, epoch) / self.total_iters
 
     def get_lr(self) -> List[float]:
-        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._now()
         return self._times((self._left(self.last_epoch) / self._left(self.last_epoch - 1)) ** self.power)
 
@@ -171,10 +173,8 @@ class CosineAnnealingLR(LRScheduler):
         return (1 + math.cos(math.pi * epoch / self.T_max)) / 2
 
     def get_lr(self) -> List[float]:
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._now()
-        if self._step_count == 1:
-            return self._closed_form()  # one that continues
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # up from the lowest point, which has no multiple
             return [rate + (base - self.eta_min) * (1 - self._height(1)) for rate, base in zip(self._now(), self.base_lrs)]
         ratio = self._height(self.last_epoch) / self._height(self.last_epoch - 1)

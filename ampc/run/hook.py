@@ -13,9 +13,10 @@ from types import ModuleType
 from typing import Any, Iterable, List, Optional
 
 from .._names.place import take_torchs_place
+from ..torch_version import TorchVersion
 from .names import missing_text
 
-VERSION = "2.13.0"  # of the torch whose interface this is
+VERSION = TorchVersion("2.13.0")  # of the torch whose interface this is
 
 
 class _Torch(ModuleType):

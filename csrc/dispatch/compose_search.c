@@ -36,6 +36,12 @@ static T searched(ac_scratch *s, T rows, T values, bool right, bool narrow) {
     return narrow ? ac_c_cast(s, r.low, AC_int32) : r.low;
 }
 
+/* A number beside integers is compared as it is. */
+static T number_beside(ac_scratch *s, T number, T rows) {
+    ac_dtype kept = ac_is_floating(rows->dtype) ? rows->dtype : number->dtype;
+    return ac_c_as_tensor(s, number, kept, ac_device_of(rows));
+}
+
 COMPOSE(searchsorted) {
     ATTRS(searchsorted);
     enum { LEFT = 1, RIGHT };
@@ -48,7 +54,7 @@ COMPOSE(searchsorted) {
     if (sorter && !ac_same_shape(sorter, rows))
         REFUSE(AC_RUNTIME, "searchsorted: `sorter` has shape %s, the values %s", ac_shape_text(sorter, one),
                ac_shape_text(rows, other));
-    T values = in[1]->is_scalar ? ac_c_as_tensor(s, in[1], rows->dtype, ac_device_of(rows)) : in[1];
+    T values = in[1]->is_scalar ? number_beside(s, in[1], rows) : in[1];
     if (sorter) rows = ac_c_call(s, AC_OP_gather, &last, 2, rows, sorter);
     if (!values || !rows) return NULL;
     bool fits = rows->ndim == 1 || rows->ndim == values->ndim;
@@ -63,7 +69,7 @@ COMPOSE(bucketize) {
     ATTRS(bucketize);
     T rows = in[1];
     if (rows->ndim != 1) REFUSE(AC_RUNTIME, "bucketize: `boundaries` must be a vector, got %d dimensions", rows->ndim);
-    T values = in[0]->is_scalar ? ac_c_as_tensor(s, in[0], rows->dtype, ac_device_of(rows)) : in[0];
+    T values = in[0]->is_scalar ? number_beside(s, in[0], rows) : in[0];
     return values ? searched(s, rows, values, a->right, a->out_int32) : NULL;
 }
 

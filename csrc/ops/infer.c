@@ -207,9 +207,8 @@ static int refuse_dtype(const ac_infer *i, ac_op op) {
     case AC_OP_masked_fill: return ac_scalar_held(((const ac_attrs_value *)i->attrs)->value, i->compute, "masked_fill");
     case AC_OP_heaviside: return i->in[0]->is_scalar || i->in[1]->is_scalar ? 0 : ac_need_same_dtype(i, 0, 1);
     case AC_OP_lerp:
-        for (int k = 1; k < 3; k++)
-            if (!i->in[k]->is_scalar) AC_TRY(ac_need_same_dtype(i, 0, k));
-        return 0;
+        if (!i->in[1]->is_scalar) AC_TRY(ac_need_same_dtype(i, 0, 1));
+        return i->in[2]->ndim == 0 ? 0 : ac_need_same_dtype(i, 0, 2); /* one weight is a number, as in torch */
     default: return 0;
     }
 }

@@ -375,6 +375,23 @@ static int fill(ac_op op, PyObject *const *given, ac_call_args *c) {
     return info->old ? take_old_words(info, given, c) : 0;
 }
 
+/* torch's former order, which optimizers of older scripts use: the numbers behind `*` stand among the tensors, as in
+ * x.add_(2, y) and addmm(beta, x, alpha, a, b). False where the arguments are no such call. */
+static bool takes_old_order(const ac_op_info *info, PyObject *const *args, Py_ssize_t n, PyObject **given) {
+    int first = 0, tensor = 0, number;
+    while (first < info->n_params && !info->params[first].keyword_only) first++;
+    number = first;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        bool counts = ac_is_number(args[i]);
+        int at = counts ? number++ : tensor++;
+        if (at >= (counts ? info->n_params : first)) return false;
+        if (info->params[at].kind != (counts ? AC_P_SCALAR : AC_P_TENSOR) || (!counts && !ac_is_tensor(args[i])))
+            return false;
+        given[at] = args[i];
+    }
+    return tensor == first;
+}
+
 int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, ac_call_args *c) {
     const ac_op_info *info = &ac_ops[op];
     PyObject *given[AC_MAX_PARAMS] = {NULL}, *spread = NULL;
@@ -385,6 +402,7 @@ int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, a
     c->in_place = false;
     for (int i = 0; i < n; i++) {
         if (i >= info->n_params || info->params[i].keyword_only) {
+            if (takes_old_order(info, args, n, given)) break;
             PyErr_Format(PyExc_TypeError, "%s: %zd positional arguments given, %d taken; the signature is %s%s",
                          info->shown, n, i, info->shown, info->signature);
             return -1;

@@ -115,11 +115,12 @@ static PyObject *set_default(PyObject *module, PyObject *o) {
     Py_RETURN_NONE;
 }
 
-static PyObject *promote(PyObject *module, PyObject *args) {
+static PyObject *promote(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *words[] = {"type1", "type2", NULL};
     PyObject *a, *b;
     ac_dtype x, y;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO", &a, &b)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:promote_types", words, &a, &b)) return NULL;
     if (ac_dtype_from(a, &x) < 0 || ac_dtype_from(b, &y) < 0)
         return PyErr_SetString(PyExc_TypeError, "promote_types: expected two dtypes"), NULL;
     return Py_NewRef(ac_py->dtypes[ac_promote(x, y)]);
@@ -177,8 +178,8 @@ static PyMethodDef functions[] = {{"_dtype_named", dtype_named, METH_O, NULL},
                                   {"set_default_dtype", set_default, METH_O,
                                    "set_default_dtype(d, /)\n--\n\n"
                                    "Sets the dtype that Python floats become."},
-                                  {"promote_types", promote, METH_VARARGS,
-                                   "promote_types(type1, type2, /)\n--\n\n"
+                                  {"promote_types", (PyCFunction)(void (*)(void))promote, METH_VARARGS | METH_KEYWORDS,
+                                   "promote_types(type1, type2)\n--\n\n"
                                    "The dtype that two dtypes promote to."},
                                   {"result_type", result_type, METH_VARARGS,
                                    "result_type(tensor1, tensor2, /)\n--\n\n"

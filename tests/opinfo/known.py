@@ -83,7 +83,7 @@ KNOWN: List[Known] = [
           lambda d: d.operator in ("svd", "linalg.svd", "linalg.eigh") and d.kind == "value" and "gradient" not in d.way and close(d, 1e-5, signs=False)),
     Known("svd, linalg.svd: of full matrices, the columns and rows beyond the singular values are any that are orthonormal", lambda d: d.operator in ("svd", "linalg.svd")
           and d.kind == "value" and "gradient" not in d.way and re.search("'full_matrices': True|'some': False|args=\\(False", d.sample) is not None),
-    Known("svd, svd_lowrank, pca_lowrank, linalg.tensorinv: results are row-major. torch's are column-major, as LAPACK's", lambda d: d.operator in ("svd", "svd_lowrank", "pca_lowrank", "linalg.tensorinv") and d.kind == "strides"),
+    Known("Linear algebra, nonzero, argwhere: results are row-major. torch's are often column-major, as LAPACK's", lambda d: d.operator in ("svd", "svd_lowrank", "pca_lowrank", "linalg.tensorinv") and d.kind == "strides"),
     Known("gather, scatter: an index out of range is an IndexError. torch raises RuntimeError here, and IndexError elsewhere",
           lambda d: d.way == "error" and re.search(r"RuntimeError: index \d+ is out of bounds", d.torch) is not None
           and re.match(r"IndexError: (gather|scatter\w*|index_put)( on the GPU)?: index \d+( in `\w+`)? is out of range", d.ampc) is not None),
