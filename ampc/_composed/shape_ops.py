@@ -128,18 +128,20 @@ def _even_split(what: str, x: Tensor, parts: Any, dim: int, least: int) -> Tuple
 # -- triangles and diagonals ------------------------------------------------------------------------------------------
 
 
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None,
+                 pin_memory: bool = False) -> Tensor:
     """The indices of a matrix' lower triangle: int64 [2, n]."""
-    return _indices_of(_ops.tril, row, col, offset, dtype, device)
+    return make.finish(_indices_of(_ops.tril, row, col, offset, dtype, device, layout), False, None, pin_memory)
 
 
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None,
+                 pin_memory: bool = False) -> Tensor:
     """The indices of a matrix' upper triangle: int64 [2, n]."""
-    return _indices_of(_ops.triu, row, col, offset, dtype, device)
+    return make.finish(_indices_of(_ops.triu, row, col, offset, dtype, device, layout), False, None, pin_memory)
 
 
-def _indices_of(part: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
-    at = part(make.ones(row, col, dtype=_C.bool, device=device), offset).nonzero()
+def _indices_of(part: Any, row: int, col: int, offset: int, dtype: Any, device: Any, layout: Any) -> Tensor:
+    at = part(make.ones(row, col, dtype=_C.bool, device=device, layout=layout), offset).nonzero()
     return at.t().contiguous().to(dtype or _C.int64)
 
 

@@ -161,11 +161,11 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None
 
 def _new(maker: Callable[..., Tensor]) -> None:
     def f(self: Tensor, *sizes: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-          **named: Any) -> Tensor:
+          pin_memory: bool = False, **named: Any) -> Tensor:
         if named.keys() - {"size", "fill_value"}:
             raise TypeError(f"{f.__name__}: unknown arguments {', '.join(sorted(named.keys() - {'size', 'fill_value'}))}")
         where = self.device if device is None else device
-        return maker(*sizes, dtype=dtype or self.dtype, layout=layout, device=where, requires_grad=requires_grad, **named)
+        return maker(*sizes, dtype=dtype or self.dtype, layout=layout, device=where, requires_grad=requires_grad, pin_memory=pin_memory, **named)
 
     f.__name__ = "new_" + maker.__name__
     f.__doc__ = f"{maker.__name__} with this tensor's dtype, on its device."

@@ -425,7 +425,7 @@ METHOD(detach_) {
 METHOD(view_dtype) {
     SELF;
     ac_dtype dtype;
-    if (ac_dtype_from(unused, &dtype) < 0) return NULL;
+    if (ac_dtype_from(unused, &dtype) < 0) return ac_no_dtype("view", unused), NULL;
     int64_t old = ac_itemsize(t->dtype), item = ac_itemsize(dtype), last = t->ndim - 1;
     ac_dims shape = ac_shape_of(t), strides = ac_strides_of(t);
     if (ac_requires_grad(t))
