@@ -76,6 +76,10 @@ def atleast_3d(*tensors: Any) -> Any:
     return _each(tensors, 3)
 
 
+_parts = _checks.also(indices="indices_or_sections", sections="indices_or_sections", tensor_indices_or_sections="indices_or_sections")
+
+
+@_parts
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple[Tensor, ...]:
     """As many nearly equal parts along ``dim``, or cut before each of the indices listed."""
     if input.ndim == 0:
@@ -100,16 +104,19 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple
     return tuple(input.narrow(dim, builtins.min(a, n), builtins.max(b - a, 0)) for a, b in zip(starts, ends))
 
 
+@_parts
 def hsplit(input: Tensor, indices_or_sections: Any) -> Tuple[Tensor, ...]:
     """tensor_split along dimension 1, of vectors along 0."""
     return _even_split("hsplit", input, indices_or_sections, 0 if input.ndim == 1 else 1, 1)
 
 
+@_parts
 def vsplit(input: Tensor, indices_or_sections: Any) -> Tuple[Tensor, ...]:
     """tensor_split along dimension 0."""
     return _even_split("vsplit", input, indices_or_sections, 0, 2)
 
 
+@_parts
 def dsplit(input: Tensor, indices_or_sections: Any) -> Tuple[Tensor, ...]:
     """tensor_split along dimension 2."""
     return _even_split("dsplit", input, indices_or_sections, 2, 3)
@@ -168,6 +175,7 @@ def view_as_real(input: Tensor) -> Tensor:
     raise RuntimeError("view_as_real: there are no complex tensors")
 
 
+@_checks.also(axis0="dim0", axis1="dim1")
 def transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """transpose, in place."""
     return self._turned_into(lambda: self.transpose(dim0, dim1))

@@ -39,8 +39,8 @@ def register_converter(protocol: str, convert: Callable[[Any], Tensor]) -> None:
 def finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None, pin_memory: bool = False) -> Tensor:
     """A new tensor as the arguments ask for it that every function here takes."""
     if out is not None:
-        return written(t, out, "new tensor", quiet=True)
-    if pin_memory:
+        t = written(t, out, "new tensor", quiet=True)
+    elif pin_memory:
         t = t.pin_memory()
     if requires_grad is not False and _checks.flag("a new tensor", "requires_grad", requires_grad):
         t.requires_grad = True

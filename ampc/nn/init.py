@@ -16,7 +16,7 @@ from ..autograd.grad_mode import no_grad
 
 def calculate_gain(nonlinearity: str, param: Any = None) -> float:
     """The factor that keeps variance through a nonlinearity. ValueError for one that is not known."""
-    if nonlinearity in ("linear", "sigmoid", "conv1d", "conv2d", "conv3d"):
+    if nonlinearity in ("linear", "sigmoid", *(kind + n for kind in ("conv", "conv_transpose") for n in ("1d", "2d", "3d"))):
         return 1.0
     if nonlinearity == "tanh":
         return 5.0 / 3

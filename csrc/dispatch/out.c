@@ -38,7 +38,7 @@ static int make_room(ac_storage *s, int64_t bytes) {
 /* The shape that the result has, and its order of dimensions in memory, where the target's memory begins. */
 static int take_shape(ac_tensor *target, const ac_tensor *result) {
     ac_dims shape = ac_shape_of(result), strides = ac_dims_contiguous(&shape);
-    if (ac_is_dense(result)) strides = ac_strides_of(result);
+    if (!ac_is_contiguous(result) && ac_is_dense(result)) strides = ac_strides_of(result);
     AC_TRY(make_room(target->storage, (target->offset + result->numel) * ac_itemsize(target->dtype)));
     target->numel = result->numel, target->ndim = result->ndim;
     memcpy(target->shape, shape.v, sizeof target->shape);

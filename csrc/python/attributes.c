@@ -481,7 +481,8 @@ METHOD(zero_) {
 }
 
 static PyObject *m_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"src", "non_blocking", NULL};
+    static char *named[] = {"src", "non_blocking", NULL}, *other[] = {"other", "non_blocking", NULL};
+    char **names = kwargs && PyDict_GetItemString(kwargs, "other") ? other : named; /* torch takes both words */
     PyObject *src;
     int non_blocking = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:copy_", names, &src, &non_blocking)) return NULL;

@@ -38,9 +38,11 @@ else:
     __all__ = [name for name, found in globals().items() if isinstance(found, type) and name[0] != "_" and found.__module__.startswith("ampc.")]
 
     def __getattr__(name: str) -> Any:
-        if name not in LATER:
-            return absent_from("ampc.nn")(name)
         import importlib
 
+        if name == "utils":
+            return importlib.import_module(f"{__name__}.utils")
+        if name not in LATER:
+            return absent_from("ampc.nn")(name)
         globals()[name] = found = getattr(importlib.import_module(f"{__name__}.{LATER[name]}"), name)
         return found
