@@ -12,7 +12,9 @@ from typing import Any, Callable, List, Optional, Tuple, Type
 
 from . import _C, _ops
 from ._C import Tensor
-from ._tensor.device import check_device, device, get_default_device, layout
+from ._messages.callers import warn
+from ._tensor.device import device, get_default_device, layout
+from ._tensor.device import device as _Device
 
 default_pg_timeout = datetime.timedelta(minutes=30)
 np_str_obj_array_pattern = re.compile(r"[SaUO]")
@@ -210,8 +212,10 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
 
 
 def get_device_module(device: Any = None) -> ModuleType:
-    """The module ``cuda`` or ``cpu``, of a device or, for None, of the accelerator. RuntimeError for other kinds."""
-    kind = _get_accelerator().type if device is None else check_device(device).type
+    """The module ``cuda`` or ``cpu``, of a device, which need not be there, or, for None, of the accelerator. RuntimeError for other kinds."""
+    kind = (_get_accelerator() if device is None else _Device(device)).type
+    if kind not in ("cpu", "cuda"):
+        raise RuntimeError(f"get_device_module: there is no module of the device '{kind}'")
     return sys.modules[f"ampc.{kind}"]
 
 
@@ -286,3 +290,28 @@ def show() -> str:
 def parallel_info() -> str:
     """How many threads operators use, as text."""
     return f"ampc: {_C.get_num_threads()} threads of its own for each operator, operators one after another"
+
+
+# -- small parts of torch's own modules --------------------------------------------------------------------------------
+
+
+def set_module(obj: Any, mod: str) -> None:
+    """Says in which module an object is defined. TypeError for a name that is no text."""
+    if not isinstance(mod, str):
+        raise TypeError(f"set_module: expected the name of a module, got {type(mod).__name__}")
+    obj.__module__ = mod
+
+
+def get_enum(reduction: str) -> int:
+    """The number of a loss's ``reduction``: 0 of 'none', 1 of 'mean', 2 of 'sum'. ValueError for another word."""
+    if reduction == "elementwise_mean":
+        warn("reduction='elementwise_mean' is an old name; write 'mean'")
+        return 1
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"`reduction` must be 'none', 'mean' or 'sum', got {reduction!r}")
+    return ("none", "mean", "sum").index(reduction)
+
+
+def amp_definitely_not_available() -> bool:
+    """Whether there is no GPU that autocast and a scaler for 'cuda' could be for."""
+    return _C._cuda_count() == 0

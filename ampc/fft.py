@@ -43,7 +43,7 @@ def _length(n: int, what: str) -> int:
 def _over(counts: Tensor, span: float, out: Optional[Tensor], dtype: Optional[Dtype], layout: Any, device: Any, requires_grad: bool) -> Tensor:
     number_of(device, layout)  # which raises for a wrong one
     made = _ops.div(counts.double(), float(span)).to(device, dtype or _C.get_default_dtype())
-    return _creation._finish(made, requires_grad, out)
+    return _creation.finish(made, requires_grad, out)
 
 
 def fftshift(input: Tensor, dim: Dims = None) -> Tensor:

@@ -102,7 +102,7 @@ def eigvals(A: Tensor) -> Any:
     raise NotImplementedError("linalg.eigvals: there are no complex tensors; for symmetric matrices use eigvalsh")
 
 
-def lu_with_info(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Optional[Sequence[Tensor]] = None) -> Tuple[Tensor, ...]:
+def lu_with_info(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Optional[Sequence[Tensor]] = None) -> Tuple[Tensor, ...]:
     """torch.lu: lu_factor of matrices that may be singular; ``get_infos``: with lu_factor_ex's info."""
     return _ops.linalg_lu_factor_ex(A, pivot=pivot, out=out) if get_infos else _ops._lu(A, pivot, out=out)
 

@@ -89,8 +89,8 @@ def test_out_of_compositions():
     out = ampc.empty(2, 4)
     assert ampc.matmul(a, b, out=out) is out and out.equal(a @ b)
     assert ampc.outer(a[0], b[0], out=ampc.empty(3, 4)).equal(ampc.outer(a[0], b[0]))
-    with pytest.raises(RuntimeError, match="shape"):
-        ampc.matmul(a, b, out=ampc.empty(3))
+    with pytest.warns(UserWarning, match="resized"):
+        assert ampc.matmul(a, b, out=ampc.empty(3)).equal(a @ b)
     with pytest.raises(RuntimeError, match="int64"):
         ampc.matmul(a, b, out=ampc.empty(2, 4, dtype=ampc.int64))
 
@@ -111,16 +111,15 @@ def test_out_without_elements_takes_the_shape():
     assert ampc.add(x, y, out=out) is out and out.dtype == ampc.float64 and out.equal((x + y).double())
     assert ampc.logaddexp(x, y, out=ampc.empty(0)).equal(ampc.logaddexp(x, y))
     view = ampc.empty(3, 5)[:0]
-    with pytest.raises(RuntimeError, match=r"\[4, 5\].*\[0, 5\]"):
-        ampc.add(x, y, out=view)
+    assert ampc.add(x, y, out=view) is view and view.equal(x + y)
 
 
 def test_out_that_does_not_fit_is_left_alone():
     x = ampc.randn(4, 5)
-    values, indices = ampc.zeros(4, 5), ampc.ones(4, 4, dtype=ampc.int64)
-    with pytest.raises(RuntimeError, match="shape"):
+    values, indices = ampc.zeros(4, 4), ampc.ones(4, 4, dtype=ampc.bool)
+    with pytest.raises(RuntimeError, match="cannot hold"):
         ampc.sort(x, out=(values, indices))
-    assert values.eq(0).all() and indices.shape == (4, 4)
+    assert values.eq(0).all() and values.shape == indices.shape == (4, 4)
     with pytest.raises(TypeError, match="tuple of 2 Tensors"):
         ampc.sort(x, out=values)
     with pytest.raises(RuntimeError, match="gradients"):

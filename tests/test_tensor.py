@@ -345,7 +345,7 @@ def test_out_argument():
     r = ampc.add(ampc.ones(2), 1, out=out)
     assert r is out and out.tolist() == [2, 2] and out._version == 1
     with pytest.raises(RuntimeError, match="shape"):
-        ampc.add(ampc.ones(2), 1, out=ampc.zeros(3))
+        ampc.ones(2).add_(ampc.ones(2, 2))
     with pytest.raises(RuntimeError, match="gradients"):
         ampc.add(ampc.ones(2, requires_grad=True), 1, out=out)
 
@@ -406,3 +406,8 @@ def test_a_tensor_of_a_class_of_its_own_says_so(torch):
             kind = type("Measured", (lib.Tensor,), {})
             shown.append(repr(eval(made, {"lib": lib}).as_subclass(kind)).replace(lib.__name__, "torch"))
         assert shown[0] == shown[1] and shown[0].startswith("Measured(")
+@pytest.mark.parametrize("kind", ["cfloat", "float8_e4m3fn", 3, None])
+def test_a_view_as_a_dtype_without_tensors(kind):
+    wanted = getattr(ampc, kind) if isinstance(kind, str) else kind
+    with pytest.raises(TypeError, match="view"):
+        ampc.arange(6)._view_dtype(wanted)

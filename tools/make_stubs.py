@@ -35,7 +35,7 @@ TYPES = {"Tensor": "Tensor", "Tensor?": "Optional[Tensor]", "Tensor|Scalar": "Un
          "Scalar?": "Optional[Union[builtins.float, Tensor]]", "int[]": "Union[builtins.int, Sequence[builtins.int]]",
          "int[]?": "Optional[Union[builtins.int, Sequence[builtins.int]]]", "dtype": "dtype", "dtype?": "Optional[dtype]", "str": "builtins.str",
          "int?[]": "Union[builtins.int, Sequence[Optional[builtins.int]]]", "bool?": "Optional[builtins.bool]", "inplace": "builtins.bool",
-         "old": "Optional[builtins.bool]"}
+         "hint": "builtins.bool", "old": "Optional[builtins.bool]"}
 
 
 def parameters(op: dict) -> list:

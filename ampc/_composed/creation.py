@@ -10,7 +10,7 @@ from .._messages import checks as _checks
 from .._tensor import creation as make
 from .._tensor.device import Size
 
-__all__ = ["asarray", "empty_permuted", "empty_strided", "randint_like", "scalar_tensor"]
+__all__ = ["asarray", "empty_permuted", "empty_strided", "scalar_tensor"]
 METHODS = ["new", "new_empty_strided"]
 
 
@@ -47,42 +47,40 @@ def _on_storage(storage: Any, dtype: Any, device: Any, copy: Optional[bool]) -> 
     return t if device is None else t.to(device)
 
 
-def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+                  pin_memory: bool = False) -> Tensor:
     """A 0-d tensor."""
-    return make.full((), s, dtype=dtype or _C.get_default_dtype(), layout=layout, device=device, requires_grad=requires_grad)
+    return make.full((), s, dtype=dtype or _C.get_default_dtype(), layout=layout, device=device, requires_grad=requires_grad,
+                     pin_memory=pin_memory)
 
 
-def randint_like(input: Tensor, low: int = 0, high: Optional[int] = None, *, dtype: Any = None, layout: Any = None, device: Any = None) -> Tensor:
-    """Random integers in [low, high) (or [0, low)), as many as x has."""
-    bounds = (0, low) if high is None else (low, high)
-    return make.randint(*bounds, tuple(input.shape), dtype=_C.int64, layout=layout, device=device or input.device).to(dtype or input.dtype)
-
-
-def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+                  pin_memory: bool = False) -> Tensor:
     """A tensor of that shape and those strides, values unspecified. RuntimeError for lists of different lengths and negative numbers."""
     sizes, steps = _checks.integers(size, "size"), _checks.integers(stride, "stride")
     if len(sizes) != len(steps) or min([*sizes, *steps, 0]) < 0:
         raise RuntimeError(f"empty_strided: `size` and `stride` must be as long, of numbers of 0 or more, got {sizes} and {steps}")
     room = 0 if 0 in sizes else 1 + sum((n - 1) * step for n, step in zip(sizes, steps))
-    t = make.empty(room, dtype=dtype, layout=layout, device=device).as_strided(sizes, steps)
+    t = make.empty(room, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory).as_strided(sizes, steps)
     return t.requires_grad_() if requires_grad else t
 
 
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-                      requires_grad: bool = False) -> Tensor:
+                      requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """empty_strided, of this tensor's dtype and device where none are given."""
     where = self.device if device is None else device
-    return empty_strided(size, stride, dtype=dtype or self.dtype, layout=layout, device=where, requires_grad=requires_grad)
+    return empty_strided(size, stride, dtype=dtype or self.dtype, layout=layout, device=where, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
 def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-                   requires_grad: bool = False) -> Tensor:
+                   requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A tensor of that shape whose dimensions lie in memory in the order ``physical_layout``, values unspecified. RuntimeError if that is no
     order of its dimensions."""
     sizes, order = _checks.integers(size, "size"), _checks.integers(physical_layout, "physical_layout")
     if sorted(order) != list(range(len(sizes))):
         raise RuntimeError(f"empty_permuted: `physical_layout` must name each of the {len(sizes)} dimensions once, got {order}")
-    t = make.empty([sizes[d] for d in order], dtype=dtype, layout=layout, device=device).permute([order.index(d) for d in range(len(order))])
+    rows = make.empty([sizes[d] for d in order], dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
+    t = rows.permute([order.index(d) for d in range(len(order))])
     return t.requires_grad_() if requires_grad else t
 
 

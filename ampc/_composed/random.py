@@ -29,7 +29,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Optio
         drawn = (make.rand(chance.shape, dtype=_C.float32, device=chance.device) < chance.float()).to(input.dtype if out is None else out.dtype)
     if out is None and input.requires_grad and _C.is_grad_enabled():
         return _ops.where(make.ones((), dtype=_C.bool, device=input.device), drawn, input)
-    return written(drawn, out, "bernoulli")
+    return written(drawn, out, "bernoulli", quiet=True)
 
 
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
@@ -39,11 +39,11 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
 
 
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-           out: Optional[Tensor] = None) -> Tensor:
+           pin_memory: bool = False, requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """Normal numbers with ``mean`` and ``std``, numbers (with a ``size``) or tensors that broadcast."""
     if isinstance(out, Tensor) and not out.is_floating_point():
         raise NotImplementedError(f"normal: `out` must be floating point, got {out.dtype}")
-    return written(_normal(mean, std, size, generator, dtype, layout, device), out, "normal")
+    return make.finish(_normal(mean, std, size, generator, dtype, layout, device), requires_grad, out, pin_memory)
 
 
 def _normal(mean: Any, std: Any, size: Any, generator: Any, dtype: Any, layout: Any, device: Any) -> Tensor:

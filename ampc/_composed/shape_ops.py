@@ -76,6 +76,10 @@ def atleast_3d(*tensors: Any) -> Any:
     return _each(tensors, 3)
 
 
+_parts = _checks.also(indices="indices_or_sections", sections="indices_or_sections", tensor_indices_or_sections="indices_or_sections")
+
+
+@_parts
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple[Tensor, ...]:
     """As many nearly equal parts along ``dim``, or cut before each of the indices listed."""
     if input.ndim == 0:
@@ -100,16 +104,19 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple
     return tuple(input.narrow(dim, builtins.min(a, n), builtins.max(b - a, 0)) for a, b in zip(starts, ends))
 
 
+@_parts
 def hsplit(input: Tensor, indices_or_sections: Any) -> Tuple[Tensor, ...]:
     """tensor_split along dimension 1, of vectors along 0."""
     return _even_split("hsplit", input, indices_or_sections, 0 if input.ndim == 1 else 1, 1)
 
 
+@_parts
 def vsplit(input: Tensor, indices_or_sections: Any) -> Tuple[Tensor, ...]:
     """tensor_split along dimension 0."""
     return _even_split("vsplit", input, indices_or_sections, 0, 2)
 
 
+@_parts
 def dsplit(input: Tensor, indices_or_sections: Any) -> Tuple[Tensor, ...]:
     """tensor_split along dimension 2."""
     return _even_split("dsplit", input, indices_or_sections, 2, 3)
@@ -128,18 +135,20 @@ def _even_split(what: str, x: Tensor, parts: Any, dim: int, least: int) -> Tuple
 # -- triangles and diagonals ------------------------------------------------------------------------------------------
 
 
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None,
+                 pin_memory: bool = False) -> Tensor:
     """The indices of a matrix' lower triangle: int64 [2, n]."""
-    return _indices_of(_ops.tril, row, col, offset, dtype, device)
+    return make.finish(_indices_of(_ops.tril, row, col, offset, dtype, device, layout), False, None, pin_memory)
 
 
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None,
+                 pin_memory: bool = False) -> Tensor:
     """The indices of a matrix' upper triangle: int64 [2, n]."""
-    return _indices_of(_ops.triu, row, col, offset, dtype, device)
+    return make.finish(_indices_of(_ops.triu, row, col, offset, dtype, device, layout), False, None, pin_memory)
 
 
-def _indices_of(part: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
-    at = part(make.ones(row, col, dtype=_C.bool, device=device), offset).nonzero()
+def _indices_of(part: Any, row: int, col: int, offset: int, dtype: Any, device: Any, layout: Any) -> Tensor:
+    at = part(make.ones(row, col, dtype=_C.bool, device=device, layout=layout), offset).nonzero()
     return at.t().contiguous().to(dtype or _C.int64)
 
 
@@ -166,6 +175,7 @@ def view_as_real(input: Tensor) -> Tensor:
     raise RuntimeError("view_as_real: there are no complex tensors")
 
 
+@_checks.also(axis0="dim0", axis1="dim1")
 def transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """transpose, in place."""
     return self._turned_into(lambda: self.transpose(dim0, dim1))

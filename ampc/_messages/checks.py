@@ -110,16 +110,42 @@ def _parameters(f: Any) -> Tuple[Tuple[str, ...], int]:
     return code.co_varnames[:code.co_argcount + code.co_kwonlyargcount], code.co_argcount
 
 
+def also(**words: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator for functions that ``checked`` gets: other words that torch takes, each with the parameter that it stands for."""
+    def with_words(f: Callable[..., Any]) -> Callable[..., Any]:
+        f._words = words  # type: ignore[attr-defined]
+        return f
+
+    return with_words
+
+
+def _words_of(f: Any, first: Tuple[str, ...], names: Tuple[str, ...]) -> Dict[str, str]:
+    """Other words for a function's parameters: its own, and those that torch and NumPy have for the Tensor that comes ``first``."""
+    words = {word: name for name in first for word in ("input", "a", "x", "x1")}
+    return {word: name for word, name in {**words, **getattr(f, "_words", {})}.items() if word not in names}
+
+
+def _respelled(name: str, kwargs: Dict[str, Any], words: Dict[str, str]) -> Dict[str, Any]:
+    """The arguments by the names of the parameters. TypeError where one was given by two."""
+    found = {words.get(word, word): value for word, value in kwargs.items()}
+    if len(found) < len(kwargs):
+        raise TypeError(f"{name}: an argument was given twice, by other names: {', '.join(sorted(kwargs))}")
+    return found
+
+
 def checked(f: Callable[..., Any]) -> Callable[..., Any]:
     """``f``, its arguments looked at first, as far as they are annotated as Tensor, int, float, bool or str, or None beside these."""
     names, positional = _parameters(f)
     named: Dict[str, Optional[Tuple[type, ...]]] = {n: _KINDS.get(str(f.__annotations__.get(n))) for n in names}
     placed = [named[n] for n in names[:positional]]
-    if not any(named.values()):
+    words = _words_of(f, tuple(n for n in names[:positional][:1] if named[n] == _KINDS["Tensor"]), names)
+    if not any(named.values()) and not words:
         return f
 
     @functools.wraps(f)
     def g(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not words.keys().isdisjoint(kwargs):
+            kwargs = _respelled(f.__name__, kwargs, words)
         for at, (value, kinds) in enumerate(zip(args, placed)):
             if kinds is not None and (kinds in _INT or not isinstance(value, kinds)):
                 _check_kind(f.__name__, names[at], value, kinds)

@@ -24,6 +24,36 @@ is: torch=. Stream=cuda.Stream Event=cuda.Event classes=ops.classes legacy_conti
 class: SymInt SymFloat SymBool ScriptFunction CompilationUnit PyTorchFileReader PyTorchFileWriter
 refused: fork wait import_ir_module parse_ir parse_schema
 
+[torch.functional]
+ampc has no complex numbers
+is: atleast_1d=atleast_1d atleast_2d=atleast_2d atleast_3d=atleast_3d broadcast_shapes=broadcast_shapes broadcast_tensors=broadcast_tensors
+    cartesian_prod=cartesian_prod block_diag=block_diag cdist=cdist chain_matmul=chain_matmul einsum=einsum lu=lu norm=norm meshgrid=meshgrid
+    pca_lowrank=pca_lowrank split=split svd_lowrank=svd_lowrank tensordot=tensordot unique=unique unique_consecutive=unique_consecutive
+    unravel_index=unravel_index F=nn.functional Tensor=Tensor
+refused: stft istft
+
+[torch.nn.functional]
+these are parts of torch's own losses
+is: _Reduction=nn._reduction
+
+[torch.nn._reduction]
+these are parts of torch's own losses
+is: get_enum=_library_functions.get_enum
+
+[torch.cuda.amp.autocast_mode torch.cuda.amp.grad_scaler torch.cuda.amp.common]
+these are parts of torch.cuda.amp
+is: autocast=cuda.amp.autocast custom_fwd=cuda.amp.custom_fwd custom_bwd=cuda.amp.custom_bwd GradScaler=cuda.amp.GradScaler
+    amp_definitely_not_available=_library_functions.amp_definitely_not_available
+
+[torch.cpu.amp.autocast_mode torch.cpu.amp.grad_scaler]
+these are parts of torch.cpu.amp
+is: autocast=cpu.amp.autocast GradScaler=cpu.amp.GradScaler
+
+[torch.cpu]
+there is one CPU, whose work is done when a call returns
+gives True: is_initialized
+nothing: set_device
+
 [torch._C]
 the core of ampc is another one
 is: DispatchKeySet=_library_functions.DispatchKeySet TensorBase=Tensor _TensorBase=Tensor _TensorMeta=Tensor.__class__
@@ -321,6 +351,7 @@ refused: augment_model_with_bundled_inputs to_mkldnn
 
 [torch.utils]
 two tensors cannot change places, because both are views of the core; use copy_
+is: set_module=_library_functions.set_module
 refused: swap_tensors
 
 [torch.utils.data.datapipes .iter .iter.combinatorics .map .datapipe torch.utils.data.graph torch.utils.data.graph_settings]
@@ -342,7 +373,7 @@ is: default_collate=utils.data.default_collate default_convert=utils.data.defaul
     np_str_obj_array_pattern=_library_functions.np_str_obj_array_pattern collate=utils.data.collate.collate
     collate_numpy_array_fn=utils.data.collate.collate_numpy_array_fn collate_numpy_scalar_fn=utils.data.collate.collate_numpy_scalar_fn
     collate_float_fn=utils.data.collate.collate_float_fn collate_int_fn=utils.data.collate.collate_int_fn
-    collate_str_fn=utils.data.collate.collate_str_fn
+    collate_str_fn=utils.data.collate.collate_str_fn default_collate_err_msg_format=utils.data.collate.default_collate_err_msg_format
 
 [torch.utils.data._utils.worker]
 these are parts of torch's own loader

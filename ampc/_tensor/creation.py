@@ -20,8 +20,8 @@ from .out import written
 
 __all__ = [
     "Generator", "arange", "as_tensor", "default_generator", "empty", "empty_like", "eye", "full", "full_like", "get_rng_state", "initial_seed",
-    "linspace", "logspace", "manual_seed", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "range",
-    "seed", "set_rng_state", "tensor", "zeros", "zeros_like",
+    "linspace", "logspace", "manual_seed", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm",
+    "range", "seed", "set_rng_state", "tensor", "zeros", "zeros_like",
 ]
 
 _full, _arange_op, _cast, _to_device, _normal, _uniform = (_ops._full, _ops._arange, _ops._cast, _ops._to_device, _ops._normal, _ops._uniform)
@@ -37,9 +37,12 @@ def register_converter(protocol: str, convert: Callable[[Any], Tensor]) -> None:
     _converters[protocol] = convert
 
 
-def _finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None) -> Tensor:
+def finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None, pin_memory: bool = False) -> Tensor:
+    """A new tensor as the arguments ask for it that every function here takes."""
     if out is not None:
-        t = written(t, out, "new tensor")
+        t = written(t, out, "new tensor", quiet=True)
+    elif pin_memory:
+        t = t.pin_memory()
     if requires_grad is not False and _checks.flag("a new tensor", "requires_grad", requires_grad):
         t.requires_grad = True
     return t
@@ -78,7 +81,7 @@ def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requ
         t = _on_device(_C._tensor_from(data, dtype), device)
         if isinstance(data, float) and dtype in _HALF:
             announce.number_rounded(data, t)
-    return _finish(t.pin_memory() if pin_memory else t, requires_grad)
+    return finish(t, requires_grad, None, pin_memory)
 
 
 def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> Tensor:
@@ -96,7 +99,7 @@ def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> T
 
 
 def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-         requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
+         requires_grad: bool = False, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """A tensor of ``size`` filled with a number; its dtype follows the number."""
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
@@ -105,29 +108,31 @@ def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, layout: A
             dtype = _C.bool
         else:
             dtype = _I64 if _whole(fill_value) else _C.get_default_dtype()
-    return _finish(_full(size, fill_value, dtype, number_of(device, layout)), requires_grad, out)
+    return finish(_full(size, fill_value, dtype, number_of(device, layout)), requires_grad, out, pin_memory)
 
 
-def _filled(value: int, size: tuple, dtype: Any, layout: Any, device: Any, requires_grad: bool, out: Optional[Tensor]) -> Tensor:
-    return _finish(_full(_size(size), value, dtype or _C.get_default_dtype(), number_of(device, layout)), requires_grad, out)
+def _filled(value: int, size: tuple, dtype: Any, layout: Any, device: Any, requires_grad: bool, out: Optional[Tensor], pin_memory: bool) -> Tensor:
+    return finish(_full(_size(size), value, dtype or _C.get_default_dtype(), number_of(device, layout)), requires_grad, out, pin_memory)
 
 
 def zeros(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-          out: Optional[Tensor] = None) -> Tensor:
+          pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """A tensor of zeros; sizes as separate ints, one sequence, or ``size=``."""
-    return _filled(0, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out)
+    return _filled(0, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out, pin_memory)
 
 
 def ones(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-         out: Optional[Tensor] = None) -> Tensor:
+         pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """A tensor of ones; sizes as for ``zeros``."""
-    return _filled(1, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out)
+    return _filled(1, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out, pin_memory)
 
 
 def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-          out: Optional[Tensor] = None) -> Tensor:
+          pin_memory: bool = False, memory_format: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """A tensor whose values are unspecified (here: zeros); sizes as for ``zeros``."""
-    return _filled(0, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out)
+    if memory_format is not None:
+        return _laid_out(empty(*sizes, size=size, dtype=dtype, layout=layout, device=device, out=out), memory_format, requires_grad, pin_memory)
+    return _filled(0, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out, pin_memory)
 
 
 def _like(x: Tensor, dtype: Any, layout: Any, device: Any) -> Dict[str, Any]:
@@ -137,34 +142,35 @@ def _like(x: Tensor, dtype: Any, layout: Any, device: Any) -> Dict[str, Any]:
     return {"dtype": dtype or x.dtype, "layout": layout, "device": x.device if device is None else device}
 
 
-def _laid_out(t: Tensor, memory_format: Any, requires_grad: bool) -> Tensor:
+def _laid_out(t: Tensor, memory_format: Any, requires_grad: bool, pin_memory: bool = False) -> Tensor:
     if memory_format is not None and memory_format is not preserve_format:
         t = t.contiguous(memory_format=memory_format)
-    return _finish(t, requires_grad)
+    return finish(t, requires_grad, None, pin_memory)
 
 
 def zeros_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-               memory_format: Any = None) -> Tensor:
+               pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Zeros of another tensor's shape and dtype."""
-    return _laid_out(zeros(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad)
+    return _laid_out(zeros(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory)
 
 
 def ones_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-              memory_format: Any = None) -> Tensor:
+              pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Ones of another tensor's shape and dtype."""
-    return _laid_out(ones(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad)
+    return _laid_out(ones(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory)
 
 
 def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-               memory_format: Any = None) -> Tensor:
+               pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """A tensor of another's shape and dtype, values unspecified."""
-    return zeros_like(input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, memory_format=memory_format)
+    return zeros_like(input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory,
+                      memory_format=memory_format)
 
 
 def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-              requires_grad: bool = False) -> Tensor:
+              requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """A tensor of another's shape and dtype, filled with a number."""
-    return full(input.shape, fill_value, **_like(input, dtype, layout, device), requires_grad=requires_grad)
+    return _laid_out(full(input.shape, fill_value, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory)
 
 
 def _whole(v: Any) -> bool:
@@ -177,18 +183,18 @@ def _kind(dtype: Any, out: Optional[Tensor]) -> Any:
 
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-           requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
+           requires_grad: bool = False, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """start, start + step, ... below end; ``arange(end)`` starts at 0. int64 unless a float is given."""
     if end is None:
         start, end = 0, start
     if dtype is None:
         whole = out is None and _whole(start) and _whole(end) and _whole(step)
         dtype = _I64 if whole else _kind(None, out)
-    return _finish(_arange_op(start, end, step, dtype, number_of(device, layout)), requires_grad, out)
+    return finish(_arange_op(start, end, step, dtype, number_of(device, layout)), requires_grad, out, pin_memory)
 
 
 def range(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-          requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
+          requires_grad: bool = False, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """start, start + step, ... up to end, which is among them where steps meet it; in the default dtype. arange leaves the end out."""
     if end is None:
         raise TypeError("range: argument `end` is missing")
@@ -196,7 +202,7 @@ def range(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dty
     if not step or (end - start) / step < 0:
         raise RuntimeError(f"range: a step of {step} does not lead from {start} to {end}")
     t = _arange_op(0, math.floor((end - start) / step) + 1, 1, _C.float64, number_of(device, layout)) * step + start
-    return _finish(_cast(t, _kind(dtype, out)), requires_grad, out)
+    return finish(_cast(t, _kind(dtype, out)), requires_grad, out, pin_memory)
 
 
 def _bounds(what: str, ends: Sequence[Any], steps: int, dtype: Any) -> Tuple[Any, Any]:
@@ -219,84 +225,102 @@ def _spaced(start: Any, end: Any, steps: int, intervals: int, where: int) -> Ten
 
 
 def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-             out: Optional[Tensor] = None, endpoint: bool = True) -> Tensor:
+             pin_memory: bool = False, out: Optional[Tensor] = None, endpoint: bool = True) -> Tensor:
     """``steps`` numbers from start to end, both included (the end unless ``endpoint`` is False), evenly spaced; between whole ends for integer
     dtypes."""
     kind, steps = _kind(dtype, out), index(steps)
     values = _spaced(*_bounds("linspace", (start, end), steps, kind), steps, steps - endpoint, number_of(device, layout))
-    return _finish(_cast(values, kind), requires_grad, out)
+    return finish(_cast(values, kind), requires_grad, out, pin_memory)
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-             requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
+             requires_grad: bool = False, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """base ** linspace(start, end, steps), between whole ends for integer dtypes."""
     kind, steps = _kind(dtype, out), index(steps)
     exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, steps - 1, number_of(device, layout))
-    return _finish(_cast(_ops.pow(base, exponents), kind), requires_grad, out)
+    return finish(_cast(_ops.pow(base, exponents), kind), requires_grad, out, pin_memory)
 
 
 def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, out: Optional[Tensor] = None, k: Any = 0) -> Tensor:
+        requires_grad: bool = False, pin_memory: bool = False, out: Optional[Tensor] = None, k: Any = 0) -> Tensor:
     """The n x m matrix with ones on its k-th diagonal: above the main one where k is above 0."""
     where = number_of(device, layout)
     first = 0 if k == 0 else max(-n, min(k, n if m is None else m))  # beyond these no diagonal is left
     rows, cols = _arange_op(first, n + first, 1, _I64, where), _arange_op(0, n if m is None else m, 1, _I64, where)
-    return _finish(_cast(rows.unsqueeze(1) == cols, _kind(dtype, out)), requires_grad, out)
+    return finish(_cast(rows.unsqueeze(1) == cols, _kind(dtype, out)), requires_grad, out, pin_memory)
 
 
 def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, where: int, requires_grad: bool, generator: Any,
-            out: Optional[Tensor] = None) -> Tensor:
+            out: Optional[Tensor] = None, pin_memory: bool = False) -> Tensor:
     if generator is not None:
         with _drawing(generator):
-            return _random(draw, size, a, b, dtype, where, requires_grad, None, out)
-    return _finish(draw(_size(size), a, b, dtype or (_C.get_default_dtype() if out is None else out.dtype), where), requires_grad, out)
+            return _random(draw, size, a, b, dtype, where, requires_grad, None, out, pin_memory)
+    return finish(draw(_size(size), a, b, dtype or (_C.get_default_dtype() if out is None else out.dtype), where), requires_grad, out, pin_memory)
 
 
 def rand(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-         generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
+         generator: Any = None, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """Uniform on [0, 1)."""
     return _random(_uniform, sizes if size is None else _one_of(sizes, size), 0.0, 1.0, dtype, number_of(device, layout), requires_grad, generator,
-                   out)
+                   out, pin_memory)
 
 
 def randn(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-          generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
+          generator: Any = None, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """Normal with mean 0 and deviation 1."""
     return _random(_normal, sizes if size is None else _one_of(sizes, size), 0.0, 1.0, dtype, number_of(device, layout), requires_grad, generator,
-                   out)
+                   out, pin_memory)
 
 
-def randint(low: int = 0, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-            requires_grad: bool = False, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
+def _span(what: str, low: Any, high: Any) -> Tuple[Any, Any]:
+    """The bounds of whole numbers, of which the lower may be left out."""
+    if high is None:
+        low, high = None, low
+    if high is None:
+        raise TypeError(f"{what}: argument `high` is missing")
+    return (0 if low is None else low), high
+
+
+def randint(low: Optional[int] = None, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
+            requires_grad: bool = False, generator: Any = None, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
-    if size is None and not isinstance(high, (builtins.int, Tensor)):
-        low, high, size = 0, low, high
-    elif high is None:
-        low, high = 0, low
     if size is None:
+        high, size = None, high
+    if size is None or isinstance(size, (builtins.int, Tensor)):
         raise TypeError("randint: argument `size` is missing")
+    low, high = _span("randint", low, high)
     return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else out.dtype), number_of(device, layout),
-                   requires_grad, generator, out)
+                   requires_grad, generator, out, pin_memory)
 
 
-def randperm(n: int, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, generator: Any = None,
-             out: Optional[Tensor] = None) -> Tensor:
+def randint_like(input: Tensor, low: Optional[int] = None, high: Optional[int] = None, *, dtype: Any = None, layout: Any = None, device: Any = None,
+                 requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
+    """Random integers in [low, high) (or [0, low)), as many as x has."""
+    how = _like(input, dtype, layout, device)
+    drawn = _cast(randint(*_span("randint_like", low, high), tuple(input.shape), layout=layout, device=how["device"]), how["dtype"])
+    return _laid_out(drawn, memory_format, requires_grad, pin_memory)
+
+
+def randperm(n: int, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, generator: Any = None, requires_grad: bool = False,
+             pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """0..n-1 in random order."""
     if generator is not None:
         with _drawing(generator):
-            return randperm(n, dtype=dtype, layout=layout, device=device, out=out)
+            return randperm(n, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, out=out)
     order = _ops._randperm(n, number_of(device, layout))
-    return _finish(order if dtype is None else _cast(order, dtype), False, out)
+    return finish(order if dtype is None else _cast(order, dtype), requires_grad, out, pin_memory)
 
 
-def rand_like(input: Tensor, *, dtype: Optional[dtype] = None, **kwargs: Any) -> Tensor:
+def rand_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+              generator: Any = None, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Uniform on [0, 1), of another tensor's shape and dtype."""
-    return rand(input.shape, **_like(input, dtype, kwargs.pop("layout", None), kwargs.pop("device", None)), **kwargs)
+    return _laid_out(rand(input.shape, **_like(input, dtype, layout, device), generator=generator), memory_format, requires_grad, pin_memory)
 
 
-def randn_like(input: Tensor, *, dtype: Optional[dtype] = None, **kwargs: Any) -> Tensor:
+def randn_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+               generator: Any = None, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Standard normal, of another tensor's shape and dtype."""
-    return randn(input.shape, **_like(input, dtype, kwargs.pop("layout", None), kwargs.pop("device", None)), **kwargs)
+    return _laid_out(randn(input.shape, **_like(input, dtype, layout, device), generator=generator), memory_format, requires_grad, pin_memory)
 
 
 class Generator(_C.Scope):
@@ -443,4 +467,4 @@ def set_rng_state(new_state: Tensor) -> None:
     _C._set_rng_state(*_unpack_state(new_state))
 
 
-_checks.install(globals(), hot="zeros ones empty full zeros_like ones_like empty_like full_like rand randn arange tensor")
+_checks.install(globals(), hot="finish zeros ones empty full zeros_like ones_like empty_like full_like rand randn arange tensor")

@@ -173,10 +173,10 @@ def check_device(where: Union[str, int, device, None]) -> device:
     return gpu(index)
 
 
-def set_default_device(where: Union[str, device, None]) -> None:
+def set_default_device(device: Union[str, device, None]) -> None:
     """Sets where new tensors are made. RuntimeError for a device that is not there."""
     global _default
-    _default = check_device(CPU if where is None else where)
+    _default = check_device(CPU if device is None else device)
 
 
 def get_default_device() -> device:

@@ -49,15 +49,15 @@ def _dlpack(self: Tensor, *, stream: Optional[int] = None, max_version: Optional
     return _C._to_dlpack(t, 1 if stream is None else stream, max_version is not None and max_version[0] >= 1, copied)
 
 
-def from_dlpack(x: Any, *, device: Any = None, copy: Optional[bool] = None) -> Tensor:
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: Optional[bool] = None) -> Tensor:
     """A tensor that shares the memory of any object with ``__dlpack__`` (torch, NumPy, CuPy, JAX), or of a capsule.
 
     ``device`` and ``copy`` are passed on; BufferError for memory that cannot be shared, or that is described in a way that no tensor can
     be; RuntimeError for a capsule that has been taken, or is none.
     """
-    if not hasattr(x, "__dlpack__"):
-        return _C._from_dlpack(x)
-    kind, index = x.__dlpack_device__()
+    if not hasattr(ext_tensor, "__dlpack__"):
+        return _C._from_dlpack(ext_tensor)
+    kind, index = ext_tensor.__dlpack_device__()
     options: dict = {}
     if kind == DLPACK_CUDA:
         from ..cuda import current_stream
@@ -69,9 +69,9 @@ def from_dlpack(x: Any, *, device: Any = None, copy: Optional[bool] = None) -> T
         where = check_device(device)
         options["dl_device"] = (DLPACK_CUDA, where.index) if where.type == "cuda" else (DLPACK_CPU, 0)
     try:
-        capsule = x.__dlpack__(max_version=(1, 1), **options)
+        capsule = ext_tensor.__dlpack__(max_version=(1, 1), **options)
     except TypeError:  # made before versions were
-        capsule = x.__dlpack__(**options)
+        capsule = ext_tensor.__dlpack__(**options)
     return _C._from_dlpack(capsule)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from .. import _C, _ops
 from .._C import Tensor
 from .device import contiguous_format, memory_format, preserve_format
+from .unsupported_dtypes import AbsentDtype
 
 
 def _last_order(format: Any, t: Tensor, what: str) -> list:
@@ -53,15 +54,19 @@ def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     return copy if memory_format is preserve_format else in_format(copy, memory_format, "clone")
 
 
-def view(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+def view(self: Tensor, *sizes: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """The same memory with another shape; with a dtype, its bytes read as that."""
+    if size is not None:
+        if sizes:
+            raise TypeError("view: sizes were given twice: one by one, and as `size`")
+        sizes = (size,)
     if dtype is not None:
-        if size:
+        if sizes:
             raise TypeError("view: takes sizes or a dtype, got both")
         return self._view_dtype(dtype)
-    if len(size) == 1 and isinstance(size[0], _C.dtype):
-        return self._view_dtype(size[0])
-    return self._view(*size)
+    if len(sizes) == 1 and isinstance(sizes[0], (_C.dtype, AbsentDtype)):
+        return self._view_dtype(sizes[0])
+    return self._view(*sizes)
 
 
 for _method in (is_contiguous, contiguous, clone, view):

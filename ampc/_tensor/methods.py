@@ -161,11 +161,11 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None
 
 def _new(maker: Callable[..., Tensor]) -> None:
     def f(self: Tensor, *sizes: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-          **named: Any) -> Tensor:
+          pin_memory: bool = False, **named: Any) -> Tensor:
         if named.keys() - {"size", "fill_value"}:
             raise TypeError(f"{f.__name__}: unknown arguments {', '.join(sorted(named.keys() - {'size', 'fill_value'}))}")
         where = self.device if device is None else device
-        return maker(*sizes, dtype=dtype or self.dtype, layout=layout, device=where, requires_grad=requires_grad, **named)
+        return maker(*sizes, dtype=dtype or self.dtype, layout=layout, device=where, requires_grad=requires_grad, pin_memory=pin_memory, **named)
 
     f.__name__ = "new_" + maker.__name__
     f.__doc__ = f"{maker.__name__} with this tensor's dtype, on its device."
@@ -273,6 +273,7 @@ Tensor.retains_grad = property(_C._retains_grad, doc="True after retain_grad() o
 
 
 @method
+@_checks.also(to="b", **{"from": "a"})
 def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fills the tensor with numbers uniform on [a, b). RuntimeError unless a <= b."""
     if not a <= b:
@@ -300,6 +301,7 @@ def _whole_numbers(kind: dtype) -> int:
 
 
 @method
+@_checks.also(to="high", **{"from": "low"})
 def random_(self: Tensor, low: Optional[int] = None, high: Optional[int] = None, *, generator: Any = None) -> Tensor:
     """Fills the tensor with integers in [low, high), or in [0, low) if only ``low`` is given; by default with all from 0 on that the dtype
     holds without a gap. RuntimeError if it cannot hold the bounds."""
@@ -310,9 +312,12 @@ def random_(self: Tensor, low: Optional[int] = None, high: Optional[int] = None,
 
 
 @method
-def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor:
-    """Fills the tensor with 1 at probability p, else 0. RuntimeError unless 0 <= p <= 1."""
-    if not 0 <= p <= 1:
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """Fills the tensor with 1 at probability p, a number or a tensor that broadcasts, else 0. RuntimeError unless 0 <= p <= 1."""
+    if isinstance(p, Tensor):
+        if not p.is_floating_point() or bool(((p < 0) | (p > 1) | p.isnan()).any()):
+            raise RuntimeError("bernoulli_: `p` must be floating point, and between 0 and 1")
+    elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_: `p` must be between 0 and 1, got {p}")
     draw = make._random(_ops._uniform, self.shape, 0.0, 1.0, _C.float32, _C._device_index(self), False, generator)
     return self.copy_(draw < p)

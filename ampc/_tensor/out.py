@@ -16,17 +16,17 @@ def own(result: _C.Tensor, source: _C.Tensor) -> _C.Tensor:
 def _check(result: Any, out: Any, what: str) -> None:
     if not isinstance(out, _C.Tensor):
         raise TypeError(f"{what}: `out` must be a Tensor, got {type(out).__name__}")
-    if out.numel() and out.shape != result.shape:
-        raise RuntimeError(f"{what}: `out` has shape {list(out.shape)}, the result {list(result.shape)}")
 
 
-def written(result: Any, out: Any, what: str) -> Any:
-    """Writes ``result``, a Tensor or a tuple of them, into ``out`` and returns it. ``out`` keeps its dtype, has the result's shape or is
-    empty, and needs no gradients, as for operators of the table. Errors name the function ``what``."""
+def written(result: Any, out: Any, what: str, *, quiet: bool = False) -> Any:
+    """Writes ``result``, a Tensor or a tuple of them, into ``out`` and returns it. ``out`` keeps its dtype, takes the result's shape, and needs
+    no gradients, as for operators of the table; ``quiet``: without their warning of another shape. Errors name the function ``what``."""
     if out is None:
         return result
     if not isinstance(result, tuple):
         _check(result, out, what)
+        if quiet and out.shape != result.shape:
+            out.resize_(0)
         return _ops.clone(result, out=out)
     if not isinstance(out, (tuple, list)) or len(out) != len(result):
         raise TypeError(f"{what}: expected a tuple of {len(result)} Tensors as `out`, got {type(out).__name__}"

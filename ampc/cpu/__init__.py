@@ -1,5 +1,8 @@
 """The CPU as a device."""
 
+from typing import TYPE_CHECKING
+
+from .._names.missing import absent_from
 from . import amp
 
 
@@ -23,3 +26,6 @@ def synchronize(device: object = None) -> None:
 
 
 __all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any, List
 
 from .. import amp as _amp
+from .._names.missing import absent_from
 
 
 class autocast(_amp.autocast):
@@ -25,3 +26,8 @@ class GradScaler(_amp.GradScaler):
 
 custom_fwd = functools.partial(_amp.custom_fwd, device_type="cpu")
 custom_bwd = functools.partial(_amp.custom_bwd, device_type="cpu")
+
+__path__: List[str] = []  # the table has modules below this one
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

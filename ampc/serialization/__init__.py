@@ -10,6 +10,7 @@ import os
 from typing import Any, Optional, Union
 
 from .._events import announce
+from .._messages.callers import warn
 from ._safe import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
@@ -25,8 +26,8 @@ def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2,
 
     The whole storage of each tensor is saved once. After loading, tensors that shared memory share it again, and a tensor that occurred
     twice is one object again. A small view of a large tensor makes a large file, so ``clone`` it first. Other objects, such as a whole
-    module, are pickled; only ``weights_only=False`` loads such a file. ``pickle_protocol`` applies to these. ``pickle_module`` and
-    ``_use_new_zipfile_serialization`` are torch's and must keep their defaults.
+    module, are pickled; only ``weights_only=False`` loads such a file. ``pickle_protocol`` applies to these. ``pickle_module`` is torch's and
+    must keep its default; ``_use_new_zipfile_serialization=False`` asks for torch's format of before 1.6, which is not written: a warning says so.
 
     ``format="torch"`` writes the zip file that ``torch.load`` reads with ``weights_only=True``, as does ``load``: state dicts of modules,
     optimizers and scalers, and other tensors, numbers, strings, bytes, lists, tuples, sets, dicts, OrderedDicts and Counters. Tensors that
@@ -43,8 +44,10 @@ def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2,
 
     from . import _files, _safetensors
 
-    if pickle_module not in (None, pickle) or not _use_new_zipfile_serialization:
-        raise ValueError("save: there is one file format, without another pickle module")
+    if pickle_module not in (None, pickle):
+        raise ValueError("save: files are written without another pickle module")
+    if not _use_new_zipfile_serialization:
+        warn("save: _use_new_zipfile_serialization=False has no effect: torch's format of before 1.6 is not written")
     if format not in ("ampc", "torch"):
         raise ValueError(f"save: `format` must be 'ampc' or 'torch', got {format!r}")
     if format == "torch" and pickle_protocol != 2:

@@ -1,6 +1,7 @@
-/* ac_call_out: a call whose results are written into given tensors, which may take their shapes. */
+/* ac_call_out: a call whose results are written into given tensors, which take the shapes that they lack. */
 #include "dispatch/in_place.h"
 
+#include "dispatch/deferred_scale.h"
 #include "dispatch/placement.h"
 #include "dispatch/upcast.h"
 #include "dispatch/write.h"
@@ -9,23 +10,47 @@
 
 #include <string.h>
 
-static bool takes_shape(const ac_tensor *target) { return target->numel == 0 && !target->base; }
-
+/* By dtype alone: its shape the target takes. */
 static int check_written(const char *what, const ac_tensor *result, const ac_tensor *target) {
     ac_spec spec = ac_spec_of(result);
-    if (takes_shape(target)) spec.shape = ac_shape_of(target);
+    spec.shape = ac_shape_of(target);
     return ac_check_result(what, &spec, target, AC_OUT_DTYPE);
 }
 
-/* The result's values in the target, which takes another's shape where it is empty. */
-static int write_out(ac_tensor *target, ac_tensor *result) {
-    if (!ac_same_shape(target, result)) {
-        ac_dims shape = ac_shape_of(result);
-        ac_tensor *room = ac_tensor_new_on(ac_device_of(target), target->dtype, &shape);
-        if (!room) return -1;
-        ac_tensor_take(target, room);
-        ac_tensor_release(room);
+/* The storage with room for that many bytes: it moves to other memory where it must. */
+static int make_room(ac_storage *s, int64_t bytes) {
+    if (bytes <= s->bytes) return 0;
+    if (s->exported)
+        return ac_fail(AC_RUNTIME,
+                       "`out` must grow to %lld bytes, and its memory belongs to an array or to several "
+                       "processes; give a tensor of the result's shape",
+                       (long long)bytes);
+    AC_TRY(ac_settle_storage(s));
+    if (bytes > ac_storage_room(s)) {
+        ac_storage *larger = ac_storage_new(s->device, bytes);
+        int failed = larger ? ac_storage_move(s, larger) : -1;
+        if (larger) ac_storage_release(larger);
+        if (failed) return failed;
     }
+    return ac_storage_set_bytes(s, bytes);
+}
+
+/* The shape that the result has, and its order of dimensions in memory, where the target's memory begins. */
+static int take_shape(ac_tensor *target, const ac_tensor *result) {
+    ac_dims shape = ac_shape_of(result), strides = ac_dims_contiguous(&shape);
+    if (!ac_is_contiguous(result) && ac_is_dense(result)) strides = ac_strides_of(result);
+    AC_TRY(make_room(target->storage, (target->offset + result->numel) * ac_itemsize(target->dtype)));
+    target->numel = result->numel, target->ndim = result->ndim;
+    memcpy(target->shape, shape.v, sizeof target->shape);
+    memcpy(target->strides, strides.v, sizeof target->strides);
+    target->changes++;
+    ac_tensor_clear(&target->base); /* it may reach further */
+    target->view_kind = AC_VIEW_PLAIN;
+    return 0;
+}
+
+static int write_out(ac_tensor *target, ac_tensor *result) {
+    if (!ac_same_shape(target, result)) AC_TRY(take_shape(target, result));
     return ac_copy_into(target, result);
 }
 
@@ -45,10 +70,21 @@ static int write_all(const ac_op_call *c, ac_tensor *const *targets, int n) {
     return failed;
 }
 
+/* Whether a kernel may write its one result where it belongs: `direct` is set where the target has the shape for it. */
+static int fits(const ac_op_call *c, ac_tensor *target, bool *direct) {
+    ac_infer meta;
+    if (c->info->kind == AC_KIND_COMPOSITE || c->info->flags & AC_FLAG_COUNTS) return 0;
+    AC_TRY(ac_check_writable(c, target)); /* views have no shape function */
+    ac_dims shape = ac_shape_of(target);
+    AC_TRY(ac_call_infer(c, &meta));
+    *direct = ac_dims_equal(&shape, &meta.out[0].shape);
+    return 0;
+}
+
 static int write_cast(const ac_op_call *c, ac_tensor *const *targets, int n) {
-    if (n == 1 && !takes_shape(targets[0]) && !(c->info->flags & AC_FLAG_COUNTS))
-        return ac_call_into(c->op, c->in, c->n_in, c->attrs, targets[0]);
-    return write_all(c, targets, n);
+    bool direct = false;
+    if (n == 1) AC_TRY(fits(c, targets[0], &direct));
+    return direct ? ac_call_into(c->op, c->in, c->n_in, c->attrs, targets[0]) : write_all(c, targets, n);
 }
 
 /* Whether `out` decides what a sum and its like compute in, where no dtype is asked for: float64 has more digits, and

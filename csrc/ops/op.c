@@ -100,6 +100,7 @@ static int read_kind(const char **s, ac_param *p) {
     else if (take(s, "int[]|")) p->kind = AC_P_DIMS, read_choices(s, p);
     else if (take(s, "int[]")) p->kind = AC_P_DIMS;
     else if (take(s, "inplace")) p->kind = AC_P_IN_PLACE;
+    else if (take(s, "hint")) p->kind = AC_P_HINT;
     else if (take(s, "old")) p->kind = AC_P_OLD, p->optional = true;
     else if (take(s, "int")) p->kind = AC_P_INT;
     else if (take(s, "bool")) p->kind = AC_P_BOOL;
@@ -153,7 +154,8 @@ static int read_default(const char **s, ac_param *p) {
         return 0; /* ac_scalar's zero is AC_NONE */
     }
     switch (p->kind) {
-    case AC_P_IN_PLACE: return 0;
+    case AC_P_IN_PLACE:
+    case AC_P_HINT: return 0;
     case AC_P_DIMS:
     case AC_P_INT: p->fallback.i = strtoll(word, NULL, 10); return 0;
     case AC_P_BOOL: p->fallback.i = word[0] == 'T'; return 0;
@@ -169,6 +171,7 @@ static size_t attr_bytes(ac_param_kind kind) {
     case AC_P_TENSOR:
     case AC_P_TENSOR_LIST:
     case AC_P_IN_PLACE:
+    case AC_P_HINT:
     case AC_P_OLD: return 0;
     case AC_P_SCALAR: return sizeof(ac_scalar);
     case AC_P_DIMS: return sizeof(ac_dims);

@@ -69,6 +69,7 @@ typedef enum {
     AC_P_TEXT,
     AC_P_CHOICE,   /* attributes */
     AC_P_IN_PLACE, /* writes the result into the first tensor */
+    AC_P_HINT,     /* a bool of torch's that changes no value */
     AC_P_OLD       /* torch's former words for `reduction` */
 } ac_param_kind;
 
@@ -167,8 +168,9 @@ ac_dtype ac_result_type(ac_tensor *const *in, int n);
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) AC_CHECKED;
 /* The same with one result written into `target` (in place), outside autocast. */
 int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) AC_CHECKED;
-/* The same with every result shown written into a target, as `out=` does: a target without elements that
- * is no view takes its result's shape. Off the tape; nothing is written unless all targets fit. */
+/* The same with every result shown written into a target, as `out=` does: a target of another shape takes
+ * its result's, in its own storage, which grows where it must. Off the tape; nothing is written unless all dtypes fit.
+ */
 int ac_call_out(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *const *targets,
                 int n) AC_CHECKED;
 /* target += a product's result, without a tensor for that; off the tape. target is contiguous. */

@@ -240,20 +240,22 @@ static void take_default(const ac_param *p, char *to) {
     if (p->kind == AC_P_DIMS) {
         ac_dims *d = (ac_dims *)(void *)to;
         d->n = p->fallback.i == AC_ABSENT ? -1 : 1, d->v[0] = p->fallback.i;
-    } else if (p->kind == AC_P_IN_PLACE || p->kind == AC_P_OLD) return;
+    } else if (p->kind == AC_P_IN_PLACE || p->kind == AC_P_HINT || p->kind == AC_P_OLD) return;
     else if (p->kind == AC_P_SCALAR) *(ac_scalar *)(void *)to = p->fallback.scalar;
     else *(int64_t *)(void *)to = p->fallback.i; /* int, bool, float, dtype, choice: eight bytes each */
 }
 
 /* -- a whole call ----------------------------------------------------------------------------------- */
 
-/* NumPy's words for the tensor that comes first, which torch takes too. */
-static bool is_first(PyObject *word) {
-    static const char *const words[] = {"a", "x", "x1"};
-    bool found = PyUnicode_Compare(word, ac_py->input) == 0;
-    for (size_t i = 0; i < sizeof words / sizeof *words && !found; i++)
-        found = PyUnicode_CompareWithASCIIString(word, words[i]) == 0;
-    return found;
+/* Which of the leading tensors a word of torch's or NumPy's means in every operator, or -1. */
+static int place_of(PyObject *word) {
+    static const struct {
+        const char *word;
+        int at;
+    } places[] = {{"input", 0}, {"a", 0}, {"x", 0}, {"x1", 0}, {"x2", 1}, {"input2", 1}, {"input3", 2}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (PyUnicode_CompareWithASCIIString(word, places[i].word) == 0) return places[i].at;
+    return -1;
 }
 
 /* Which parameter a keyword names; torch's other spellings included. -1 when none. */
@@ -263,11 +265,11 @@ static int keyword_param(ac_op op, PyObject *word) {
         if (ac_py->names[op][i] == word) return i;
     for (int i = 0; i < info->n_params; i++)
         if (PyUnicode_Compare(ac_py->names[op][i], word) == 0) return i;
-    PyObject *other = PyUnicode_Compare(word, ac_py->axis) == 0           ? ac_py->dim
-                      : PyUnicode_Compare(word, ac_py->keepdims) == 0     ? ac_py->keepdim
-                      : PyUnicode_CompareWithASCIIString(word, "x2") == 0 ? ac_py->other
-                                                                          : NULL;
-    if (is_first(word)) return info->n_params > 0 && info->params[0].kind == AC_P_TENSOR ? 0 : -1;
+    int at = place_of(word);
+    if (at >= 0) return at < info->n_params && info->params[at].kind == AC_P_TENSOR ? at : -1;
+    PyObject *other = PyUnicode_Compare(word, ac_py->axis) == 0       ? ac_py->dim
+                      : PyUnicode_Compare(word, ac_py->keepdims) == 0 ? ac_py->keepdim
+                                                                      : NULL;
     for (int i = 0; i < info->n_params && other; i++)
         if (ac_py->names[op][i] == other) return i;
     return -1;
@@ -336,9 +338,10 @@ static int take(const char *op, const ac_param *p, PyObject *o, ac_call_args *c)
     case AC_P_TENSOR: return o ? take_tensor(op, p, o, c) : push(c, NULL);
     case AC_P_TENSOR_LIST: return o ? take_list(op, p, o, c) : 0;
     case AC_P_OLD: return 0; /* take_old_words reads both */
+    case AC_P_HINT:
     case AC_P_IN_PLACE:
         if (o && !PyBool_Check(o) && !PyLong_Check(o)) return wrong_type(op, p, "bool", o);
-        c->in_place = o && PyObject_IsTrue(o);
+        if (p->kind == AC_P_IN_PLACE) c->in_place = o && PyObject_IsTrue(o);
         return 0;
     default: return o ? take_attr(op, p, o, first_of(c), to) : (take_default(p, to), 0);
     }

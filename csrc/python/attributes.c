@@ -426,7 +426,7 @@ METHOD(detach_) {
 METHOD(view_dtype) {
     SELF;
     ac_dtype dtype;
-    if (ac_dtype_from(unused, &dtype) < 0) return NULL;
+    if (ac_dtype_from(unused, &dtype) < 0) return ac_no_dtype("view", unused), NULL;
     int64_t old = ac_itemsize(t->dtype), item = ac_itemsize(dtype), last = t->ndim - 1;
     ac_dims shape = ac_shape_of(t), strides = ac_strides_of(t);
     if (last >= 0 && shape.v[last] == 1) strides.v[last] = 1;
@@ -479,7 +479,8 @@ METHOD(zero_) {
 }
 
 static PyObject *m_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"src", "non_blocking", NULL};
+    static char *named[] = {"src", "non_blocking", NULL}, *other[] = {"other", "non_blocking", NULL};
+    char **names = kwargs && PyDict_GetItemString(kwargs, "other") ? other : named; /* torch takes both words */
     PyObject *src;
     int non_blocking = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:copy_", names, &src, &non_blocking)) return NULL;

@@ -24,7 +24,10 @@ static _Thread_local PyObject *saved_hooks;
 static PyObject *pack_object(PyObject *tensor) {
     PyObject *pair = Py_NewRef(saved_hooks);
     PyObject *made;
+    bool no_grad = ac_mode.no_grad;
+    ac_mode.no_grad = true; /* as in torch, it may take the tensor's values */
     AC_OUTSIDE(made = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(pair, 0), tensor, NULL));
+    ac_mode.no_grad = no_grad;
     PyObject *packed = made ? PyTuple_Pack(2, made, PyTuple_GET_ITEM(pair, 1)) : NULL;
     Py_DECREF(pair);
     Py_XDECREF(made);

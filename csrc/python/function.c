@@ -54,6 +54,35 @@ static bool records(ac_tensor *const *t, int n) {
     return grad && ac_grad_enabled();
 }
 
+/* In torch's words, by which scripts filter it; for the script's line. */
+static int warn_resized(const ac_tensor *target) {
+    char text[AC_SHAPE_TEXT];
+    PyObject *module = PyImport_ImportModule("ampc._messages.callers");
+    PyObject *message = PyUnicode_FromFormat(
+        "An output with one or more elements was resized: it has the result's shape %s now. torch means to end this; "
+        "give `out` that shape, or none of its elements: out.resize_(0)",
+        ac_shape_text(target, text));
+    PyObject *done = module && message ? PyObject_CallMethod(module, "warn", "O", message) : NULL;
+    Py_XDECREF(module);
+    Py_XDECREF(message);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static int write_out(ac_op op, const ac_call_args *c) {
+    struct {
+        int64_t numel;
+        uint32_t changes;
+    } before[AC_MAX_OUT];
+    for (int i = 0; i < c->n_targets; i++)
+        before[i].numel = c->targets[i]->numel, before[i].changes = c->targets[i]->changes;
+    if (ac_call_out(op, c->in.at, c->in.n, c->attrs.bytes, c->targets, c->n_targets) < 0) return (void)ac_raise(), -1;
+    for (int i = 0; i < c->n_targets; i++)
+        if (before[i].numel && before[i].changes != c->targets[i]->changes && warn_resized(c->targets[i]) < 0)
+            return -1;
+    return 0;
+}
+
 static PyObject *run(const PyOpFunction *f, ac_op op, ac_call_args *c) {
     ac_tensor *out[AC_MAX_OUT] = {NULL};
     if (f->in_place || c->in_place) {
@@ -68,7 +97,7 @@ static PyObject *run(const PyOpFunction *f, ac_op op, ac_call_args *c) {
         PyErr_Format(PyExc_RuntimeError, "%s: `out` cannot be used where gradients are recorded", ac_ops[op].shown);
         return NULL;
     }
-    AC_PY_TRY(ac_call_out(op, c->in.at, c->in.n, c->attrs.bytes, c->targets, c->n_targets));
+    if (write_out(op, c) < 0) return NULL;
     if (c->n_targets == 1) return ac_wrap_borrowed(c->targets[0]);
     for (int i = 0; i < c->n_targets; i++) out[i] = ac_tensor_retain(c->targets[i]);
     return ac_result_object(op, out);

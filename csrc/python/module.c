@@ -200,8 +200,6 @@ static int intern_words(void) {
         PyObject **to;
         const char *word;
     } words[] = {{&ac_py->out, "out"},
-                 {&ac_py->input, "input"},
-                 {&ac_py->other, "other"},
                  {&ac_py->axis, "axis"},
                  {&ac_py->dim, "dim"},
                  {&ac_py->keepdims, "keepdims"},

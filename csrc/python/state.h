@@ -32,8 +32,8 @@ typedef struct {
     PyObject *dtypes[AC_N_DTYPES];
     PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
     PyTypeObject *results[AC_N_OPS];          /* struct sequences of operators with several results */
-    PyObject *out, *input, *other, *axis, *dim, *keepdims, *keepdim, *params, *grad; /* interned words */
-    PyObject *records, *inference, *prev;                                            /* attributes of scopes */
+    PyObject *out, *axis, *dim, *keepdims, *keepdim, *params, *grad; /* interned words */
+    PyObject *records, *inference, *prev;                            /* attributes of scopes */
     PyObject *chosen, *by_module, *table, *modules, *saw, *observable, *init;
     PyObject *region_words[AC_REGION_WORDS];              /* interned: arguments of autocast */
     PyObject *region_init;                                /* autocast.__init__ */

@@ -171,6 +171,12 @@ bool ac_overlaps_itself(const ac_tensor *t) {
     return false;
 }
 
+bool ac_is_dense(const ac_tensor *t) {
+    int64_t reach = 1;
+    for (int i = 0; i < t->ndim; i++) reach += t->strides[i] * (t->shape[i] - 1);
+    return ac_is_contiguous(t) || (reach == t->numel && !ac_overlaps_itself(t));
+}
+
 static const char *end_of(const ac_tensor *t) {
     int64_t last = t->offset;
     for (int i = 0; i < t->ndim; i++) last += t->strides[i] * (t->shape[i] - 1);

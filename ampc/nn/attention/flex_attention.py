@@ -39,15 +39,14 @@ def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) ->
     return make.ones((), dtype=bool_, device=token_q.device)
 
 
-def _joined(what: str, masks: Tuple[Mask, ...], join: Callable[[Tensor, Tensor], Tensor]) -> Mask:
+def _joined(what: str, masks: Tuple[Mask, ...], join: Callable[[Tensor, Tensor], Tensor], neutral: bool) -> Mask:
     if not all(callable(m) for m in masks):
         raise RuntimeError(f"{what}s: expected functions (b, h, q_idx, kv_idx), got {next(m for m in masks if not callable(m))!r}")
 
     def mask(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        found = [m(b, h, q_idx, kv_idx) for m in masks]
-        result = found[0]
-        for other in found[1:]:
-            result = join(result, other)
+        result = b.new_full((), neutral, dtype=bool_)
+        for m in masks:
+            result = join(result, m(b, h, q_idx, kv_idx))
         return result
 
     mask.__name__ = what
@@ -56,12 +55,12 @@ def _joined(what: str, masks: Tuple[Mask, ...], join: Callable[[Tensor, Tensor],
 
 def and_masks(*mask_mods: Mask) -> Mask:
     """The mask that is True where all are."""
-    return _joined("and_mask", mask_mods, _ops.logical_and)
+    return _joined("and_mask", mask_mods, _ops.logical_and, True)
 
 
 def or_masks(*mask_mods: Mask) -> Mask:
     """The mask that is True where one of them is."""
-    return _joined("or_mask", mask_mods, _ops.logical_or)
+    return _joined("or_mask", mask_mods, _ops.logical_or, False)
 
 
 def _indices(b: int, h: int, q: int, k: int, *, device: Any) -> Tuple[Tensor, Tensor, Tensor, Tensor]:

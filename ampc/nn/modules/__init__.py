@@ -40,7 +40,9 @@ else:
     def __getattr__(name: str) -> Any:
         import importlib
 
-        if name in LATER:
-            globals()[name] = found = getattr(importlib.import_module(f"{__name__}.{LATER[name]}"), name)
-            return found
-        return importlib.import_module(f"{__name__}.{name}") if name in LATER.values() else absent_from("ampc.nn")(name)
+        if name in ("utils", *LATER.values()):
+            return importlib.import_module(f"{__name__}.{name}")
+        if name not in LATER:
+            return absent_from("ampc.nn")(name)
+        globals()[name] = found = getattr(importlib.import_module(f"{__name__}.{LATER[name]}"), name)
+        return found

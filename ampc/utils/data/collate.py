@@ -13,6 +13,7 @@ from ..._C import Tensor
 from ..._tensor import creation as make
 
 _cat = _ops.cat
+default_collate_err_msg_format = "default_collate: samples must be Tensors, arrays, numbers, text, mappings or sequences, got {}"
 CollateMap = Dict[Union[type, Tuple[type, ...]], Callable[..., Any]]
 
 
@@ -85,7 +86,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Optional[CollateMap] = None
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("default_collate: sequences of different lengths; pad them in a collate_fn of your own")
         return _sequence_like(first, [collate(samples, collate_fn_map=collate_fn_map) for samples in zip(*batch)])
-    raise TypeError(f"default_collate: samples must be Tensors, arrays, numbers, text, mappings or sequences, got {type(first).__name__}")
+    raise TypeError(default_collate_err_msg_format.format(type(first).__name__))
 
 
 def collate_tensor_fn(batch: Sequence[Tensor], *, collate_fn_map: Any = None) -> Tensor:

@@ -1,0 +1,139 @@
+"""`out=` of another shape takes the result's, in its own storage; a warning tells of elements that went."""
+
+import warnings
+
+import numpy as np
+import pytest
+from references import part
+
+import ampc
+
+FAMILIES = {  # one call of each way through the core, with the results' shapes
+    "elementwise": (lambda lib, x, **k: lib.add(x, 1, **k), 1), "sum": (lambda lib, x, **k: lib.sum(x, 0, **k), 1),
+    "composite": (lambda lib, x, **k: lib.outer(x[0], x[1], **k), 1), "product": (lambda lib, x, **k: lib.mm(x, x.t(), **k), 1),
+    "joined": (lambda lib, x, **k: lib.cat([x, x], **k), 1), "counted": (lambda lib, x, **k: lib.masked_select(x, x > 0, **k), 1),
+    "pair": (lambda lib, x, **k: lib.max(x, 0, **k), 2), "sorted": (lambda lib, x, **k: lib.sort(x, 1, **k), 2),
+    "factors": (lambda lib, x, **k: lib.linalg.qr(x, **k), 2), "in Python": (lambda lib, x, **k: lib.norm(x, dim=1, **k), 1),
+}
+
+
+def values(lib):
+    return lib.tensor([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
+
+
+def run(lib, call, n, shape):
+    """(values of each result, texts of the warnings)"""
+    x = values(lib)
+    plain = call(lib, x)
+    kinds = [plain.dtype] if n == 1 else [t.dtype for t in plain]
+    outs = tuple(lib.zeros(shape, dtype=d) for d in kinds)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        got = call(lib, x, out=outs[0] if n == 1 else outs)
+    assert (got is outs[0]) if n == 1 else all(g is o for g, o in zip(got, outs))
+    return [(o.tolist(), tuple(o.shape), o.is_contiguous()) for o in outs], [str(w.message) for w in told], [w.filename for w in told]
+
+
+@pytest.mark.parametrize("shape", [(0,), (2,), (7, 5), ()], ids=str)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_target_takes_the_result_s_shape(name, shape):
+    call, n = FAMILIES[name]
+    got, told, files = run(ampc, call, n, shape)
+    plain = call(ampc, values(ampc))
+    want = [(t.tolist(), tuple(t.shape), True) for t in ([plain] if n == 1 else plain)]
+    assert got == want
+    wrong = 0 if shape == (0,) else sum(shape != each[1] for each in want)
+    assert len(told) == wrong and all("was resized" in text and "resize_(0)" in text for text in told)
+    assert all(file == __file__ for file in files)  # the script's line
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_as_torch_resizes(name):
+    torch = pytest.importorskip("torch")
+    call, n = FAMILIES[name]
+    for shape in part([(0,), (2,), (7, 5), ()], 2):
+        mine, mine_told, _ = run(ampc, call, n, shape)
+        theirs, theirs_told, _ = run(torch, call, n, shape)
+        for (a, shape_a, _), (b, shape_b, _) in zip(mine, theirs):
+            assert shape_a == shape_b
+            np.testing.assert_allclose(np.array(a), np.array(b), rtol=1e-5, atol=1e-5)
+        assert len(mine_told) == len(theirs_told)
+        assert [t[:45] for t in mine_told] == [t[:45] for t in theirs_told]  # what scripts filter by
+
+
+def test_the_memory_is_kept_where_it_reaches():
+    base = ampc.zeros(8)
+    where = base.data_ptr()
+    with pytest.warns(UserWarning, match="resized"):
+        ampc.add(ampc.ones(2, 3), 1, out=base)
+    assert base.shape == (2, 3) and base.data_ptr() == where and base.untyped_storage().nbytes() == 32
+    empty = ampc.zeros(6)[:0]
+    there = empty._base
+    ampc.add(ampc.ones(3), 1, out=empty)
+    assert there.tolist() == [2, 2, 2, 0, 0, 0] and empty.data_ptr() == there.data_ptr()
+
+
+def test_a_view_s_storage_grows_and_its_base_with_it():
+    base = ampc.arange(4.0)
+    view = base[1:3]
+    with pytest.warns(UserWarning, match="resized"):
+        ampc.mul(ampc.ones(6), 5, out=view)
+    assert base.tolist() == [0, 5, 5, 5] and view.tolist() == [5] * 6 and view.storage_offset() == 1
+    assert base.untyped_storage().nbytes() == 28 and base.data_ptr() + 4 == view.data_ptr()
+    w = ampc.ones(6, requires_grad=True)  # what is recorded of it stays within its own elements
+    (view.mul_(w)).sum().backward()
+    assert w.grad.tolist() == [5] * 6 and base.tolist() == [0, 5, 5, 5]
+
+
+def test_the_order_of_dimensions_in_memory_is_the_result_s():
+    x = ampc.ones(2, 3, 4, 5).to(memory_format=ampc.channels_last)
+    assert ampc.add(x, x, out=ampc.empty(0)).stride() == ampc.add(x, x).stride()
+    matrix = ampc.arange(6.0).view(2, 3).t()
+    assert ampc.linalg.qr(matrix, out=(ampc.empty(0), ampc.empty(0))).Q.stride() == ampc.linalg.qr(matrix).Q.stride()
+
+
+def test_a_target_that_is_an_operand_is_read_first():
+    x = ampc.tensor([1.0, 2.0])
+    with pytest.warns(UserWarning, match="resized"):
+        ampc.add(x, ampc.tensor([[10.0], [20.0]]), out=x)
+    assert x.tolist() == [[11, 12], [21, 22]]
+
+
+def test_memory_of_others_does_not_grow():
+    array = np.zeros(2, np.float32)
+    with pytest.raises(RuntimeError, match="belongs to an array"):
+        ampc.add(ampc.ones(3), 1, out=ampc.from_numpy(array))
+    assert array.tolist() == [0, 0]
+    with pytest.warns(UserWarning, match="resized"):
+        ampc.add(ampc.ones(1), 1, out=ampc.from_numpy(array))  # which fits
+    assert array.tolist() == [2, 0]
+
+
+def test_what_cannot_be_written_stays_as_it_is():
+    out = ampc.zeros(2, dtype=ampc.int64)
+    with pytest.raises(RuntimeError, match="cannot hold a result of float32"):
+        ampc.add(ampc.ones(3), 0.5, out=out)
+    assert out.shape == (2,)
+    with pytest.raises(RuntimeError, match="gradients are recorded"):
+        ampc.add(ampc.ones(3), 1, out=ampc.zeros(2, requires_grad=True))
+    with pytest.raises(RuntimeError, match="cannot write into a given tensor"):
+        ampc.diagonal(ampc.ones(2, 2), out=ampc.zeros(1))
+    with pytest.raises(RuntimeError, match="the result has shape"):
+        ampc.ones(2).add_(ampc.ones(3, 2))  # in place nothing takes a shape
+
+
+def test_new_tensors_take_the_place_of_others_in_silence():
+    for make, shape in ((lambda out: ampc.linspace(0, 1, 3, out=out), (3,)), (lambda out: ampc.eye(2, out=out), (2, 2)),
+                        (lambda out: ampc.rand(4, out=out), (4,)), (lambda out: ampc.zeros(2, 3, out=out), (2, 3)),
+                        (lambda out: ampc.normal(0.0, 1.0, (3,), out=out), (3,)), (lambda out: ampc.bernoulli(ampc.ones(3), out=out), (3,))):
+        out = ampc.zeros(5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert make(out) is out and out.shape == shape
+
+
+def test_a_warning_that_is_an_error_is_raised():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="resized"):
+            ampc.add(ampc.ones(3), 1, out=ampc.zeros(2))
