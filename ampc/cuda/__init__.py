@@ -53,9 +53,9 @@ def current_device() -> int:
     return current.index
 
 
-def set_device(where: Where) -> None:
+def set_device(device: Where) -> None:
     """Makes a GPU the one that 'cuda' means on this thread, for libraries that use the CUDA runtime, too."""
-    index = index_of(where)
+    index = index_of(device)
     _C._cuda_use(index)
     current.index = index
 
@@ -63,8 +63,8 @@ def set_device(where: Where) -> None:
 class device(_C.Scope):
     """``with cuda.device(1):`` makes that GPU the current one within. None and -1 change nothing."""
 
-    def __init__(self, where: Where) -> None:
-        self.idx = current.index if where is None or where == -1 else index_of(where)
+    def __init__(self, device: Where) -> None:
+        self.idx = current.index if device is None or device == -1 else index_of(device)
 
     def _changes(self) -> tuple:
         return ((setattr, (current, "index", self.idx), setattr, (current, "index", current.index)),)
