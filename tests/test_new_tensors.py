@@ -6,7 +6,7 @@ import ampc
 
 SIZES = {"zeros": (2, 3), "ones": (2, 3), "empty": (2, 3), "rand": (2, 3), "randn": (2, 3), "full": ((2, 3), 1.5), "arange": (3.0,), "linspace": (0, 1, 3),
          "logspace": (0, 1, 3), "eye": (3,), "scalar_tensor": (2.0,), "empty_strided": ((2, 3), (3, 1)), "empty_permuted": ((2, 3), (1, 0)),
-         "normal": (0.0, 1.0, (2, 3))}
+         "normal": (0.0, 1.0, (2, 3)), **dict.fromkeys(("hann_window", "hamming_window", "blackman_window", "bartlett_window", "kaiser_window"), (5,))}
 LIKE = {"zeros_like": (), "ones_like": (), "empty_like": (), "rand_like": (), "randn_like": (), "full_like": (1.5,), "randint_like": (5,)}
 NEW = {"new_zeros": ((2, 3),), "new_ones": ((2, 3),), "new_empty": ((2, 3),), "new_full": ((2, 3), 1.5), "new_empty_strided": ((2, 3), (3, 1))}
 WHOLE = {"randint": (0, 5, (2, 3)), "randperm": (4,), "tril_indices": (3, 3), "triu_indices": (3, 3)}

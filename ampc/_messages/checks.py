@@ -144,8 +144,6 @@ def checked(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def g(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and not words.keys().isdisjoint(kwargs):
-            kwargs = _respelled(f.__name__, kwargs, words)
         for at, (value, kinds) in enumerate(zip(args, placed)):
             if kinds is not None and (kinds in _INT or not isinstance(value, kinds)):
                 _check_kind(f.__name__, names[at], value, kinds)
@@ -153,6 +151,8 @@ def checked(f: Callable[..., Any]) -> Callable[..., Any]:
             kinds = named.get(name)
             if kinds is not None:
                 _check_kind(f.__name__, name, value, kinds)
+            elif name in words:
+                return g(*args, **_respelled(f.__name__, kwargs, words))
         return f(*args, **kwargs)
 
     return g

@@ -140,44 +140,44 @@ def kaiser(M: int, *, beta: float = 12.0, sym: builtins.bool = True, dtype: Opti
 
 
 def _periodic(name: str, of: _Of, window_length: int, periodic: builtins.bool, dtype: Any, layout: Any, device: Any,
-              requires_grad: builtins.bool) -> Tensor:
+              requires_grad: builtins.bool, pin_memory: builtins.bool) -> Tensor:
     if window_length < 0:
         raise RuntimeError(f"{name}: the length must be 0 or more, got {window_length}")
     _check_layout(name, layout)
     dtype = dtype or _C.get_default_dtype()
     if not dtype.is_floating_point:
         raise RuntimeError(f"{name}: expected a floating point dtype, got {dtype}")
-    return make.tensor(_values(of, window_length, not periodic), dtype=dtype, device=device, requires_grad=requires_grad)
+    return make.tensor(_values(of, window_length, not periodic), dtype=dtype, device=device, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
 def hann_window(window_length: int, periodic: builtins.bool = True, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-                requires_grad: builtins.bool = False) -> Tensor:
+                requires_grad: builtins.bool = False, pin_memory: builtins.bool = False) -> Tensor:
     """0.5 - 0.5 cos(2 pi n / length)"""
-    return _periodic("hann_window", _cosines(0.5, 0.5), window_length, periodic, dtype, layout, device, requires_grad)
+    return _periodic("hann_window", _cosines(0.5, 0.5), window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
 def hamming_window(window_length: int, periodic: builtins.bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Optional[dtype] = None,
-                   layout: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+                   layout: Any = None, device: Any = None, requires_grad: builtins.bool = False, pin_memory: builtins.bool = False) -> Tensor:
     """alpha - beta cos(2 pi n / length)"""
-    return _periodic("hamming_window", _cosines(alpha, beta), window_length, periodic, dtype, layout, device, requires_grad)
+    return _periodic("hamming_window", _cosines(alpha, beta), window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
 def blackman_window(window_length: int, periodic: builtins.bool = True, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-                    requires_grad: builtins.bool = False) -> Tensor:
+                    requires_grad: builtins.bool = False, pin_memory: builtins.bool = False) -> Tensor:
     """0.42 - 0.5 cos(2 pi n / length) + 0.08 cos(4 pi n / length)"""
-    return _periodic("blackman_window", _cosines(0.42, 0.5, 0.08), window_length, periodic, dtype, layout, device, requires_grad)
+    return _periodic("blackman_window", _cosines(0.42, 0.5, 0.08), window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
 def bartlett_window(window_length: int, periodic: builtins.bool = True, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-                    requires_grad: builtins.bool = False) -> Tensor:
+                    requires_grad: builtins.bool = False, pin_memory: builtins.bool = False) -> Tensor:
     """A triangle that begins with 0."""
-    return _periodic("bartlett_window", _triangle, window_length, periodic, dtype, layout, device, requires_grad)
+    return _periodic("bartlett_window", _triangle, window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
 def kaiser_window(window_length: int, periodic: builtins.bool = True, beta: float = 12.0, *, dtype: Optional[dtype] = None, layout: Any = None,
-                  device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+                  device: Any = None, requires_grad: builtins.bool = False, pin_memory: builtins.bool = False) -> Tensor:
     """I0(beta sqrt(1 - (2 n / length - 1)^2)) / I0(beta)"""
-    return _periodic("kaiser_window", _kaiser(beta), window_length, periodic, dtype, layout, device, requires_grad)
+    return _periodic("kaiser_window", _kaiser(beta), window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
 if not TYPE_CHECKING:

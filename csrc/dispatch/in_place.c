@@ -61,12 +61,17 @@ int ac_check_target(const char *what, ac_tensor *target) {
     return ac_check_changed(what, target);
 }
 
+static bool has_shape(const ac_tensor *t, const ac_dims *wanted) {
+    bool same = t->ndim == wanted->n;
+    for (int i = 0; same && i < t->ndim; i++) same = t->shape[i] == wanted->v[i];
+    return same;
+}
+
 int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *target, ac_error wrong_dtype) {
-    ac_dims shape = ac_shape_of(target);
     char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
-    if (!ac_dims_equal(&shape, &result->shape))
+    if (!has_shape(target, &result->shape))
         return ac_fail(AC_RUNTIME, "%s: the result has shape %s and the target %s", what,
-                       ac_dims_text(&result->shape, want), ac_dims_text(&shape, got));
+                       ac_dims_text(&result->shape, want), ac_shape_text(target, got));
     if (ac_dtypes[result->dtype].category > ac_dtypes[target->dtype].category)
         return ac_fail(
             wrong_dtype,
@@ -86,9 +91,10 @@ static ac_error wrong_dtype(const ac_op_call *c, const ac_tensor *target) {
     return c->in[0] == target ? AC_RUNTIME : AC_OUT_DTYPE;
 }
 
-/* settle and infer, of a call that writes into a tensor: it has the result's shape, and lies where the operands do. */
-static int prepare(const ac_op_call *c, ac_tensor *target, ac_infer *meta) {
+/* infer, of a call that writes into a tensor: it has the result's shape, and lies where the operands do. */
+static int prepare(const ac_op_call *c, ac_tensor *target, ac_infer *meta, bool *other_shape) {
     AC_TRY(ac_call_infer(c, meta));
+    if (other_shape && !has_shape(target, &meta->out[0].shape)) return *other_shape = true, 0;
     AC_TRY(ac_check_result(c->info->shown, &meta->out[0], target, wrong_dtype(c, target)));
     return ac_check_target_device(c, target);
 }
@@ -205,22 +211,27 @@ static int compose_into(const ac_op_call *c, ac_tensor *target) {
     return failed;
 }
 
+int ac_write_into(const ac_op_call *c, ac_tensor *target, bool *other_shape) {
+    ac_infer meta;
+    if (c->info->kind != AC_KIND_COMPOSITE) AC_TRY(ac_check_writable(c, target));
+    if (c->info->kind == AC_KIND_COMPOSITE) ac_compute_waiting();
+    AC_TRY(ac_call_settle(c));
+    AC_TRY(ac_settle_factors(&target, 1));
+    if (c->info->kind == AC_KIND_COMPOSITE) return compose_into(c, target);
+    AC_TRY(prepare(c, target, &meta, other_shape));
+    if (other_shape && *other_shape) return 0;
+    bool history =
+        ac_call_wants_record(c) || (ac_grad_enabled() && ac_requires_grad(target) && ac_formulas[c->op] != NULL);
+    history = history && ac_is_floating(target->dtype);
+    if (history) AC_TRY(check_view(c->info->shown, target));
+    int64_t begin = ac_observation_begins();
+    AC_TRY(history ? into_recorded(c, &meta, target) : compute_into(c, &meta, target));
+    return ac_observe_target(c, begin);
+}
+
 int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
     ac_op_call c = ac_op_call_of(op, in, n_in, attrs, &target);
-    ac_infer meta;
-    if (c.info->kind != AC_KIND_COMPOSITE) AC_TRY(ac_check_writable(&c, target));
-    if (c.info->kind == AC_KIND_COMPOSITE) ac_compute_waiting();
-    AC_TRY(ac_call_settle(&c));
-    AC_TRY(ac_settle_factors(&target, 1));
-    if (c.info->kind == AC_KIND_COMPOSITE) return compose_into(&c, target);
-    AC_TRY(prepare(&c, target, &meta));
-    bool history =
-        ac_call_wants_record(&c) || (ac_grad_enabled() && ac_requires_grad(target) && ac_formulas[op] != NULL);
-    history = history && ac_is_floating(target->dtype);
-    if (history) AC_TRY(check_view(c.info->shown, target));
-    int64_t begin = ac_observation_begins();
-    AC_TRY(history ? into_recorded(&c, &meta, target) : compute_into(&c, &meta, target));
-    return ac_observe_target(&c, begin);
+    return ac_write_into(&c, target, NULL);
 }
 
 int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
@@ -231,7 +242,7 @@ int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
     AC_TRY(ac_check_target(c.info->shown, target));
     AC_TRY(ac_settle_all(in, n_in));
     AC_TRY(ac_settle(target));
-    AC_TRY(prepare(&c, target, &meta));
+    AC_TRY(prepare(&c, target, &meta, NULL));
     ac_run run = {.op = op,
                   .in = in,
                   .n_in = n_in,

@@ -70,21 +70,16 @@ static int write_all(const ac_op_call *c, ac_tensor *const *targets, int n) {
     return failed;
 }
 
-/* Whether a kernel may write its one result where it belongs: `direct` is set where the target has the shape for it. */
-static int fits(const ac_op_call *c, ac_tensor *target, bool *direct) {
-    ac_infer meta;
-    if (c->info->kind == AC_KIND_COMPOSITE || c->info->flags & AC_FLAG_COUNTS) return 0;
-    AC_TRY(ac_check_writable(c, target)); /* views have no shape function */
-    ac_dims shape = ac_shape_of(target);
-    AC_TRY(ac_call_infer(c, &meta));
-    *direct = ac_dims_equal(&shape, &meta.out[0].shape);
-    return 0;
-}
-
+/* A kernel writes its one result where it belongs, if that has the shape. */
 static int write_cast(const ac_op_call *c, ac_tensor *const *targets, int n) {
-    bool direct = false;
-    if (n == 1) AC_TRY(fits(c, targets[0], &direct));
-    return direct ? ac_call_into(c->op, c->in, c->n_in, c->attrs, targets[0]) : write_all(c, targets, n);
+    bool apart = n > 1 || c->info->kind == AC_KIND_COMPOSITE || c->info->flags & AC_FLAG_COUNTS;
+    if (!apart) {
+        ac_op_call into = *c;
+        ac_tensor *target = targets[0];
+        into.out = &target;
+        AC_TRY(ac_write_into(&into, target, &apart));
+    }
+    return apart ? write_all(c, targets, n) : 0;
 }
 
 /* Whether `out` decides what a sum and its like compute in, where no dtype is asked for: float64 has more digits, and

@@ -28,7 +28,7 @@ class _Pad(OfDims):
     def __init__(self, padding: Union[int, Sequence[int]]) -> None:
         super().__init__()
         self.padding: Tuple[int, ...] = tuple(_checks.each(padding, type(self).__name__, 2 * self._dims))
-        if len(self.padding) != 2 * self._dims and self._mode != "constant":
+        if len(self.padding) != 2 * self._dims and (len(self.padding) % 2 or self._mode != "constant"):
             raise ValueError(f"{type(self).__name__}: `padding` must be one number or {2 * self._dims}, got {padding!r}")
 
     def forward(self, input: Tensor) -> Tensor:
