@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import ranks as base
+from ampc.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from distributed_training import _overflows, made, no_reports, row, same_everywhere, share, trained
 from ranks import raised
 
@@ -203,7 +204,7 @@ def zero_with_groups(rank, size):
 
 def mixed(model, optimizer, rank, size, last, steps=5, accumulate=1, context=contextlib.nullcontext):
     """Trains with autocast, a GradScaler, clipping, and an overflow on the last rank at the second step. Returns what the scaler did, and losses."""
-    scaler, skipped, norms, losses = ampc.amp.GradScaler(base.device(), init_scale=2.0**10), [], [], []
+    scaler, skipped, norms, losses = ShardedGradScaler(base.device(), init_scale=2.0**10), [], [], []
     for step in range(steps):
         optimizer.zero_grad()
         for part in range(accumulate):
