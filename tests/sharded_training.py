@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 import ranks as base
-from ampc.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from distributed_training import _overflows, made, no_reports, row, same_everywhere, share, trained
 from ranks import raised
 
@@ -16,6 +15,7 @@ import ampc.distributed as dist
 from ampc import nn
 from ampc.distributed.algorithms.join import Join
 from ampc.distributed.device_mesh import DeviceMesh, init_device_mesh
+from ampc.distributed.fsdp import ShardedGradScaler
 from ampc.distributed.optim import ZeroRedundancyOptimizer as Zero
 from ampc.distributed.tensor import DTensor, distribute_tensor
 from ampc.distributed.tensor.placement_types import Replicate, Shard
