@@ -15,6 +15,7 @@ import ampc.distributed as dist
 from ampc import nn
 from ampc.distributed.algorithms.join import Join
 from ampc.distributed.device_mesh import DeviceMesh, init_device_mesh
+from ampc.distributed.fsdp import ShardedGradScaler
 from ampc.distributed.optim import ZeroRedundancyOptimizer as Zero
 from ampc.distributed.tensor import DTensor, distribute_tensor
 from ampc.distributed.tensor.placement_types import Replicate, Shard
@@ -203,7 +204,7 @@ def zero_with_groups(rank, size):
 
 def mixed(model, optimizer, rank, size, last, steps=5, accumulate=1, context=contextlib.nullcontext):
     """Trains with autocast, a GradScaler, clipping, and an overflow on the last rank at the second step. Returns what the scaler did, and losses."""
-    scaler, skipped, norms, losses = ampc.amp.GradScaler(base.device(), init_scale=2.0**10), [], [], []
+    scaler, skipped, norms, losses = ShardedGradScaler(base.device(), init_scale=2.0**10), [], [], []
     for step in range(steps):
         optimizer.zero_grad()
         for part in range(accumulate):

@@ -282,6 +282,7 @@ UNREAD = {
     "collate_fn_map": "what the functions of default_collate_fn_map are called with; what holds no other samples has no use for it",
     "foreach": "a hint how torch's optimizers and norms run, with the same numbers",
     "chunk_size": "a hint how much memory is used, with the same numbers", "jacfwd.randomness": "the function is called once, and draws once",
+    "ShardedGradScaler.process_group": "the processes that share a parameter agree",
     "stable": "sorting is always stable", "unique.sorted": "the values are always in order",
     "is_conj.input": "no tensor is complex", "set_flush_denormal.mode": "returns False: it was not set", "get_rng_state.device": "one random stream for all",
     "set_rng_state.device": "one random stream for all", "fork_rng.devices": "one random stream for all", "fork_rng.device_type": "the same",

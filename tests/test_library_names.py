@@ -482,3 +482,22 @@ def test_what_fft_has_that_is_real(n):
         fft.fftshift(ampc.zeros(2, 2), 5)
     with pytest.raises(NotImplementedError, match="complex"):
         fft.fft(ampc.zeros(4))
+
+
+def test_the_scaler_of_sharded_modules(torch):
+    import inspect
+
+    from ampc.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler as ours
+    from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler as theirs
+
+    words = [{n: p.default for n, p in inspect.signature(kind).parameters.items() if n != "process_group"} for kind in (ours, theirs)]
+    assert words[0] == words[1] and list(words[0]) == list(words[1]) and issubclass(ours, ampc.amp.GradScaler)
+    scaler = ours("cpu", 8.0, 0.25, 4.0, 1)
+    p = ampc.ones(2, requires_grad=True)
+    opt = ampc.optim.SGD([p], lr=0.5)
+    for factor, scale in ((1.0, 32.0), (3e38, 8.0)):
+        p.grad = None
+        scaler.scale((p * factor).sum()).backward()
+        scaler.step(opt)
+        scaler.update()
+        assert scaler.get_scale() == scale and p.tolist() == [0.5, 0.5]

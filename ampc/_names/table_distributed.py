@@ -56,7 +56,8 @@ works: fully_shard FSDPModule UnshardHandle MixedPrecisionPolicy OffloadPolicy C
 class: FullyShardedDataParallel(fsdp_modules state_dict_type set_state_dict_type optim_state_dict optim_state_dict_to_load rekey_optim_state_dict
     summon_full_params) CPUOffload FSDPState DataParallelMeshDims FullOptimStateDictConfig FullStateDictConfig LocalStateDictConfig
     LocalOptimStateDictConfig MixedPrecision OptimStateDictConfig ShardedOptimStateDictConfig
-    ShardedStateDictConfig StateDictConfig StateDictSettings FlatParameter ShardedGradScaler ModuleWrapPolicy CustomPolicy
+    ShardedStateDictConfig StateDictConfig StateDictSettings FlatParameter ModuleWrapPolicy CustomPolicy
+is: ShardedGradScaler=distributed.fsdp.ShardedGradScaler
 enum: BackwardPrefetch(BACKWARD_PRE BACKWARD_POST)
 enum: ShardingStrategy(FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2)
 enum: StateDictType(FULL_STATE_DICT LOCAL_STATE_DICT SHARDED_STATE_DICT)
