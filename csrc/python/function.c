@@ -275,6 +275,17 @@ static int add_overload(ac_op op, const char *name, bool in_place) {
     return 0;
 }
 
+/* A line for each field, as torch shows max(x, dim). */
+static PyObject *repr_of_results(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject *text = PyUnicode_FromFormat("%s(", type->tp_name);
+    for (Py_ssize_t i = 0; text && i < PyTuple_GET_SIZE(self); i++)
+        PyUnicode_AppendAndDel(&text, PyUnicode_FromFormat("%s\n%s=%R", i ? "," : "", type->tp_members[i].name,
+                                                           PyTuple_GET_ITEM(self, i)));
+    if (text) PyUnicode_AppendAndDel(&text, PyUnicode_FromString(")"));
+    return text;
+}
+
 /* The struct sequence of an operator with several results to show. */
 static int make_result_type(ac_op op) {
     const ac_op_info *info = &ac_ops[op];
@@ -292,7 +303,9 @@ static int make_result_type(ac_op op) {
     (void)snprintf(full, sizeof full, "ampc.return_types.%s", info->python);
     PyStructSequence_Desc desc = {full, NULL, fields, info->n_shown};
     ac_py->results[op] = PyStructSequence_NewType(&desc);
-    return ac_py->results[op] ? 0 : -1;
+    if (!ac_py->results[op]) return -1;
+    ac_py->results[op]->tp_repr = repr_of_results;
+    return 0;
 }
 
 static int intern_names(ac_op op) {
