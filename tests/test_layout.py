@@ -25,7 +25,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # has a rank of its own: torch's older way to reach autocast and GradScaler stands above them, and ``cuda`` below.
 PYTHON_ORDER = re.findall(r"[\w.]+", """
     _names _process _messages _tensor _operators
-    _names.table _names.table_distributed _names.modules _names.missing _names.place _process.cuda_folders _process.launcher version _tensor.unsupported_dtypes _ops _messages.table _messages.progress _messages.callers _messages.once _events _tensor.gradients _messages.model_names
+    _names.table _names.table_distributed _names.modules _names.missing _names.place _process.cuda_folders _process.launcher version torch_version _tensor.unsupported_dtypes _ops _messages.table _messages.progress _messages.callers _messages.once _events _tensor.gradients _messages.model_names
     _messages.checks _tensor.device types _tensor.dims _tensor.out _tensor.layout _tensor.printing _tensor.functions _process.settings amp._global_autocast compiler _dynamo
     _tensor.creation _library_functions _tensor.buffers _tensor.storage storage _tensor.typed random multiprocessing backends cuda accelerator _tensor.interop formats
     _tensor.finfo testing _tensor.foreach overrides autograd futures distributed linalg _composed _tensor.array_api _tensor.methods _tensor.other_kinds
@@ -367,6 +367,7 @@ OTHER_INTERFACES = {"ampc._tensor.array_api": "the array API standard, whose fun
 TWO_FUNCTIONS = {
     "agrees board part": "of groups that MPI has started, and of those that variables have",
     "backward": "Tensor.backward takes the gradient of one tensor, autograd.backward of many",
+    "ctc_loss": "the function outside nn.functional has positions, and numbers in place of words",
     "current_device device_count get_rng_state is_available is_initialized manual_seed set_rng_state synchronize": "of each kind of device",
     "functional_call": "func's, and nn.utils.stateless's older one, which warns",
     "grad hessian jvp vjp": "autograd's of tensors, func's of functions",

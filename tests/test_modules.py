@@ -345,3 +345,27 @@ def test_to_reads_its_arguments_as_tensors_do():
     m.weight.grad = grad = ampc.ones(2, 2)
     m.zero_grad(set_to_none=False)
     assert m.weight.grad is grad and not grad.any()
+
+
+@pytest.mark.parametrize("make", [
+    lambda nn: nn.Embedding(5, 3, 1, 2.0, 1.0, True), lambda nn: nn.RNNCell(3, 4, False, "relu"), lambda nn: nn.RNNCell(3, 4),
+    lambda nn: nn.GRUCell(3, 4), lambda nn: nn.Hardsigmoid(True), lambda nn: nn.ReLU6(), lambda nn: nn.ZeroPad1d(2), lambda nn: nn.ZeroPad2d((1, 2, 0, 1)), lambda nn: nn.ConstantPad2d(1, 3.5)])
+def test_how_modules_show_themselves(torch, make):
+    assert repr(make(ampc.nn)) == repr(make(torch.nn))
+
+
+def test_what_modules_keep_of_their_options(torch):
+    for lib in (ampc, torch):
+        pad, relu, slopes = lib.nn.ZeroPad2d((1, 0, 0, 2)), lib.nn.ReLU6(), lib.nn.PReLU(2, 0.5)
+        assert isinstance(pad, lib.nn.ConstantPad2d) and pad.value == 0.0 and pad(lib.ones(1, 1, 2)).tolist() == [[[0, 1, 1], [0, 0, 0], [0, 0, 0]]]
+        assert (relu.min_val, relu.max_val) == (0.0, 6.0)
+        lib.nn.init.zeros_(slopes.weight)
+        slopes.reset_parameters()
+        assert slopes.weight.tolist() == [0.5, 0.5]
+        layers = lib.nn.TransformerEncoder(lib.nn.TransformerEncoderLayer(4, 2, 8), 2, enable_nested_tensor=False, mask_check=False)
+        assert not layers.enable_nested_tensor and not layers.mask_check and not layers.use_nested_tensor
+
+
+def test_results_with_names_show_a_line_each(torch):
+    for call in (lambda x: x.max(0), lambda x: x.sort(0)):
+        assert repr(call(ampc.tensor([2.0, 1.0]))).replace("ampc.", "torch.") == repr(call(torch.tensor([2.0, 1.0]))) == str(call(torch.tensor([2.0, 1.0])))

@@ -102,7 +102,8 @@ def tensor_repr(t: Any) -> str:
     """The text of ``repr(tensor)``."""
     kind = type(t)
     name = "Parameter containing:\n" if kind.__name__ == "Parameter" else ""
-    head = "tensor(" if kind.__module__.partition(".")[0] == __name__.partition(".")[0] else f"{kind.__name__}("  # of a script's own class
+    is_ours = kind is _C.Tensor or kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+    head = "tensor(" if is_ours else f"{kind.__name__}("  # of a script's own class
     if t.is_meta:
         return name + _noted(head + "...", ["device='meta'", f"size={tuple(t.shape)}", *_notes(t)], len(head))
     plain = t.detach()

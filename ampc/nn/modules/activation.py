@@ -32,6 +32,8 @@ class ReLU6(FunctionModule, function="relu6"):
     """min(max(x, 0), 6)"""
 
     inplace: bool = False
+    min_val: ClassVar[float] = 0.0
+    max_val: ClassVar[float] = 6.0
 
 
 class LeakyReLU(FunctionModule, function="leaky_relu"):
@@ -108,6 +110,7 @@ class Hardsigmoid(FunctionModule, function="hardsigmoid"):
     """min(max(x + 3, 0), 6) / 6"""
 
     inplace: bool = False
+    _shown: ClassVar[Any] = ()
 
 
 class Hardswish(FunctionModule, function="hardswish"):
@@ -198,6 +201,10 @@ class PReLU(Module):
         super().__init__()
         self.num_parameters, self.init = num_parameters, init
         self.weight = Parameter(make.full((num_parameters,), init, device=device, dtype=dtype))
+
+    def reset_parameters(self) -> None:
+        """Sets the slopes to ``init`` again."""
+        init.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)

@@ -62,15 +62,23 @@ class ConstantPad3d(_ConstantPadNd, dims=3):
     """With ``value``, in the last 3 dimensions."""
 
 
-class ZeroPad1d(_Pad, dims=1):
+class _Zeros(_ConstantPadNd):
+    def __init__(self, padding: Union[int, Sequence[int]]) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class ZeroPad1d(_Zeros, ConstantPad1d):
     """With zeros, in the last 1 dimension."""
 
 
-class ZeroPad2d(_Pad, dims=2):
+class ZeroPad2d(_Zeros, ConstantPad2d):
     """With zeros, in the last 2 dimensions."""
 
 
-class ZeroPad3d(_Pad, dims=3):
+class ZeroPad3d(_Zeros, ConstantPad3d):
     """With zeros, in the last 3 dimensions."""
 
 

@@ -55,7 +55,8 @@ class RNNCellBase(Module):
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        kind = getattr(self, "nonlinearity", "tanh")
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False") + ("" if kind == "tanh" else f", nonlinearity={kind}")
 
 
 class RNNCell(RNNCellBase):

@@ -36,10 +36,11 @@ class _Table(Module):
         if self.padding_idx is not None:
             self.weight.data[self.padding_idx] = 0
 
-    _shown: Tuple[str, ...] = ("padding_idx", "max_norm", "norm_type")
+    _shown: Tuple[str, ...] = ("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq")
 
     def extra_repr(self) -> str:
-        changed = [f"{name}={getattr(self, name)!r}" for name in self._shown if getattr(self, name) != {"norm_type": 2.0}.get(name)]
+        usual = {"norm_type": 2.0, "scale_grad_by_freq": False}
+        changed = [f"{name}={getattr(self, name)!r}" for name in self._shown if getattr(self, name) != usual.get(name)]
         return ", ".join([f"{self.num_embeddings}, {self.embedding_dim}", *changed])
 
 
@@ -74,7 +75,7 @@ class Embedding(_Table):
 class EmbeddingBag(_Table):
     """Sums, means or maxima of the rows that each bag names; bags are the rows of a 2-d input, or begin at ``offsets`` of a 1-d one."""
 
-    _shown = ("max_norm", "norm_type", "mode", "padding_idx")
+    _shown = ("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx")
 
     def __init__(self, num_embeddings: int, embedding_dim: int, max_norm: Any = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
                  mode: str = "mean", sparse: bool = False, _weight: Optional[Tensor] = None, include_last_offset: bool = False,
