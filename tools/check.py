@@ -23,7 +23,7 @@ C_FILES = (".c", ".h", ".inc", ".cu", ".cuh", ".cpp")
 AREAS = {
     "csrc": "test_layout test_ops",
     "csrc/amp": "test_autocast test_scaler",
-    "csrc/autograd": "test_autograd test_checkpoint test_in_place",
+    "csrc/autograd": "test_autograd test_nodes test_checkpoint test_in_place",
     "csrc/cpu": "test_ops",
     "csrc/cpu/attention": "test_windows",
     "csrc/cpu/conv": "test_windows test_convolution_grid",
@@ -40,7 +40,7 @@ AREAS = {
     "ampc": "test_names test_layout",
     "ampc/_composed": "test_composed test_complete",
     "ampc/amp": "test_autocast test_scaler test_skipped_steps test_loss_scale test_guard",
-    "ampc/autograd": "test_autograd test_checkpoint test_func",
+    "ampc/autograd": "test_autograd test_nodes test_checkpoint test_func",
     "ampc/check": "test_check",
     "ampc/cli": "test_command",
     "ampc/distributions": "test_names test_distributions test_distributions_draws test_distributions_kl test_distributions_transforms",
