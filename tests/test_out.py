@@ -102,11 +102,18 @@ def test_a_target_that_is_an_operand_is_read_first():
 def test_memory_of_others_does_not_grow():
     array = np.zeros(2, np.float32)
     with pytest.raises(RuntimeError, match="belongs to an array"):
-        ampc.add(ampc.ones(3), 1, out=ampc.from_numpy(array))
+        ampc.add(ampc.ones(3, device="cpu"), 1, out=ampc.from_numpy(array))
     assert array.tolist() == [0, 0]
     with pytest.warns(UserWarning, match="resized"):
-        ampc.add(ampc.ones(1), 1, out=ampc.from_numpy(array))  # which fits
+        ampc.add(ampc.ones(1, device="cpu"), 1, out=ampc.from_numpy(array))  # which fits
     assert array.tolist() == [2, 0]
+
+
+def test_tensors_without_values_take_shapes_too():
+    x = ampc.ones(2, 3, device="meta")
+    assert ampc.add(x, 1, out=ampc.empty(0, device="meta")).shape == (2, 3)
+    with pytest.warns(UserWarning, match="resized"):
+        assert ampc.mm(x, x.t(), out=ampc.empty(7, 5, device="meta")).shape == (2, 2)
 
 
 def test_what_cannot_be_written_stays_as_it_is():

@@ -35,10 +35,21 @@ static int make_room(ac_storage *s, int64_t bytes) {
     return ac_storage_set_bytes(s, bytes);
 }
 
+/* On the device `meta`, where there is no memory to keep. */
+static int take_room(ac_tensor *target, const ac_dims *shape) {
+    ac_tensor *room = ac_tensor_new_on(ac_device_of(target), target->dtype, shape);
+    if (!room) return -1;
+    ac_tensor_take(target, room);
+    ac_tensor_release(room);
+    target->changes++;
+    return 0;
+}
+
 /* The shape that the result has, and its order of dimensions in memory, where the target's memory begins. */
 static int take_shape(ac_tensor *target, const ac_tensor *result) {
     ac_dims shape = ac_shape_of(result), strides = ac_dims_contiguous(&shape);
     if (!ac_is_contiguous(result) && ac_is_dense(result)) strides = ac_strides_of(result);
+    if (ac_device_of(target) == AC_META) return take_room(target, &shape);
     AC_TRY(make_room(target->storage, (target->offset + result->numel) * ac_itemsize(target->dtype)));
     target->numel = result->numel, target->ndim = result->ndim;
     memcpy(target->shape, shape.v, sizeof target->shape);
