@@ -241,3 +241,25 @@ def test_the_dtype_of_a_norm_holds_that_of_its_input(torch, own, asked):
 
     for f in (lambda T: T.linalg.vector_norm, lambda T: T.norm, lambda T: T.linalg.norm, lambda T: lambda x, p, dtype: T._foreach_norm([x], p, dtype=dtype)[0]):
         assert outcome(ampc, f) == outcome(torch, f)
+
+
+@pytest.mark.parametrize("matrix, right", [("float32", "float64"), ("float64", "float32")])
+def test_a_triangular_solution_has_the_dtype_of_the_matrix(torch, matrix, right):
+    seen = []
+    for lib in (ampc, torch):
+        A = lib.tensor([[2.0, 0.0], [1.0, 4.0]], dtype=getattr(lib, matrix))
+        B = lib.tensor([[4, 2], [8, 5]]).to(getattr(lib, right))
+        X = lib.linalg.solve_triangular(A, B, upper=False), lib.linalg.solve_triangular(A, B, upper=False, left=False)
+        assert all(x.dtype == A.dtype for x in X)
+        seen.append([x.tolist() for x in X])
+    assert np.allclose(seen[0], seen[1], rtol=1e-6)
+
+
+def test_a_normal_distribution_takes_values_of_another_dtype(torch):
+    seen = []
+    for lib in (ampc, torch):
+        d = lib.distributions.MultivariateNormal(lib.tensor([0.3, 0.6]), lib.tensor([[2.0, 1.0], [1.0, 4.0]]))
+        x = lib.tensor([1.0, -1.0], dtype=lib.float64, requires_grad=True)
+        d.log_prob(x).backward()
+        seen.append((float(d.log_prob(x.detach())), *x.grad.tolist()))
+    assert np.allclose(seen[0], seen[1], rtol=1e-6)

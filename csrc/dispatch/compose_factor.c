@@ -151,7 +151,8 @@ COMPOSE(linalg_solve_triangular) {
     if (!a->left) A = TR(A), B = TR(B);
     if (!A || !B) return NULL;
     if (ac_rows_of(B) != ac_rows_of(A)) NEED(misfit(in[0], in[1], what));
-    NEED(same_dtype(A, B, what));
+    B = ac_c_cast(s, B, A->dtype);
+    if (!B) return NULL;
     NEED(ac_c_same_batch(s, &A, &B, what));
     T X = ac_c_triangular(s, A, B, a->upper == a->left, a->unitriangular);
     return a->left ? X : TR(X);
