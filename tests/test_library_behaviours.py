@@ -375,7 +375,7 @@ def test_segments_as_torch(torch, options, axis):
         library.where(y.isfinite(), y * library.arange(y.numel()).reshape(y.shape), 0).sum().backward()
         found.append((y.detach(), x.grad))
     for mine, theirs in zip(found[1], found[0]):
-        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-12)
+        np.testing.assert_allclose(mine.cpu().numpy(), theirs.cpu().numpy(), rtol=1e-12)
 
 
 def test_segments_that_do_not_fit(torch):
@@ -421,3 +421,16 @@ def test_a_layer_of_ones_own_that_waits_for_its_input_is_loaded_waiting():
     layer = Layer()
     layer.load_state_dict(Layer().state_dict())
     assert isinstance(layer.weight, nn.UninitializedParameter)
+
+
+def test_subclasses_are_made_of_tensors(torch):
+    """Quantized parameters and lazily loaded tensors of libraries call this in their __new__."""
+    for library in (torch, ampc):
+        class Kept(library.Tensor):
+            pass
+
+        data = library.ones(2, requires_grad=True) * 2
+        kept = library.Tensor._make_subclass(Kept, data, True)
+        assert type(kept) is Kept and kept.is_leaf and kept.requires_grad and kept.data_ptr() == data.data_ptr()
+        assert not library.Tensor._make_subclass(Kept, data).requires_grad
+        assert type(library.nn.Parameter._make_subclass(library.nn.Parameter, data)) is library.nn.Parameter
