@@ -434,3 +434,13 @@ def test_subclasses_are_made_of_tensors(torch):
         assert type(kept) is Kept and kept.is_leaf and kept.requires_grad and kept.data_ptr() == data.data_ptr()
         assert not library.Tensor._make_subclass(Kept, data).requires_grad
         assert type(library.nn.Parameter._make_subclass(library.nn.Parameter, data)) is library.nn.Parameter
+
+
+def test_padding_by_a_mode_takes_a_value_of_0(torch):
+    """Augmentations pass their fill whatever the mode."""
+    for library in (torch, ampc):
+        x, pad = library.arange(3.0).reshape(1, 3), library.nn.functional.pad
+        for value in (0, 0.0, None):
+            assert pad(x, (1, 1), mode="reflect", value=value).tolist() == [[1, 0, 1, 2, 1]]
+        with pytest.raises(RuntimeError, match="value"):
+            pad(x, (1, 1), mode="replicate", value=1)
