@@ -390,7 +390,7 @@ def test_segments_as_torch(torch, options, axis):
         library.where(y.isfinite(), y * library.arange(y.numel()).reshape(y.shape), 0).sum().backward()
         found.append((y.detach(), x.grad))
     for mine, theirs in zip(found[1], found[0]):
-        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-12)
+        np.testing.assert_allclose(mine.cpu().numpy(), theirs.cpu().numpy(), rtol=1e-12)
 
 
 def test_segments_that_do_not_fit(torch):
@@ -436,7 +436,32 @@ def test_a_layer_of_ones_own_that_waits_for_its_input_is_loaded_waiting():
     layer = Layer()
     layer.load_state_dict(Layer().state_dict())
     assert isinstance(layer.weight, nn.UninitializedParameter)
+
+
 def test_the_name_of_a_type(torch):
     for what in ("lib.nn.Linear(1, 1)", "lib.nn.Linear", "lib.nn.Parameter", "lib.ones(1)", "lib.ones(1).double()", "3", "int", "'a'", "[]"):
         ours, theirs = (lib.typename(eval(what, {"lib": lib})) for lib in (ampc, torch))
         assert ours.replace("ampc.", "torch.") == theirs
+
+
+def test_subclasses_are_made_of_tensors(torch):
+    """Quantized parameters and lazily loaded tensors of libraries call this in their __new__."""
+    for library in (torch, ampc):
+        class Kept(library.Tensor):
+            pass
+
+        data = library.ones(2, requires_grad=True) * 2
+        kept = library.Tensor._make_subclass(Kept, data, True)
+        assert type(kept) is Kept and kept.is_leaf and kept.requires_grad and kept.data_ptr() == data.data_ptr()
+        assert not library.Tensor._make_subclass(Kept, data).requires_grad
+        assert type(library.nn.Parameter._make_subclass(library.nn.Parameter, data)) is library.nn.Parameter
+
+
+def test_padding_by_a_mode_takes_a_value_of_0(torch):
+    """Augmentations pass their fill whatever the mode."""
+    for library in (torch, ampc):
+        x, pad = library.arange(3.0).reshape(1, 3), library.nn.functional.pad
+        for value in (0, 0.0, None):
+            assert pad(x, (1, 1), mode="reflect", value=value).tolist() == [[1, 0, 1, 2, 1]]
+        with pytest.raises(RuntimeError, match="value"):
+            pad(x, (1, 1), mode="replicate", value=1)

@@ -55,13 +55,13 @@ def test_state_dict_round_trip_and_strict_errors():
     assert all(x.equal(y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
     extra = OrderedDict(state, unknown=ampc.ones(1))
     del extra["first.bias"]
-    with pytest.raises(RuntimeError) as e:
+    with pytest.raises(RuntimeError, match="loading state_dict for Net") as e:  # torch's words, by which scripts tell what is wrong
         b.load_state_dict(extra)
-    assert "unexpected: unknown" in str(e.value) and "missing: first.bias" in str(e.value)
+    assert 'Unexpected key(s) in state_dict: "unknown"' in str(e.value) and 'Missing key(s) in state_dict: "first.bias"' in str(e.value)
     assert b.load_state_dict(extra, strict=False) == (["first.bias"], ["unknown"])
     wrong = dict(state, **{"first.weight": ampc.ones(2, 2)})
     before = b.first.bias.clone()
-    with pytest.raises(RuntimeError, match=r"first.weight: the checkpoint has shape \[2, 2\], the model \[8, 4\]"):
+    with pytest.raises(RuntimeError, match=r"size mismatch for first.weight: the checkpoint has shape \[2, 2\], the model \[8, 4\]"):
         b.load_state_dict(wrong, strict=False)
     assert b.first.bias.equal(before)
 
@@ -455,7 +455,7 @@ def test_load_state_dict_says_where_wrong_keys_come_from(torch):
             model.load_state_dict(given)
     with pytest.raises(RuntimeError) as e:
         model.load_state_dict({"other": ampc.ones(1)})
-    assert "(" not in str(e.value)
+    assert "(" not in str(e.value).replace("(s)", "")
 
 
 def test_forward_hooks_that_are_always_called(torch):

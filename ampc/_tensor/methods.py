@@ -80,7 +80,13 @@ def _legacy_new(cls: type, *args: Any, **kwargs: Any) -> Tensor:
     return t if cls is Tensor else _C._make_subclass(cls, t, False)
 
 
+def _make_subclass(cls: Any, data: Tensor, require_grad: bool = False) -> Tensor:
+    """An object of a subclass on the memory of ``data``, without its history."""
+    return _C._make_subclass(cls, data.detach(), require_grad)
+
+
 Tensor._legacy_new = staticmethod(_legacy_new)
+Tensor._make_subclass = staticmethod(_make_subclass)
 
 
 @method

@@ -84,7 +84,7 @@ def plan_own(module: Any, state: Any, prefix: str, plan: list, missing: List[str
             if own.ndim == 0 and value.shape == (1,):  # as early versions of torch saved it
                 value = value[0]
             if value.shape != own.shape:
-                errors.append(f"{key}: the checkpoint has shape {list(value.shape)}, the model {list(own.shape)}")
+                errors.append(f"size mismatch for {key}: the checkpoint has shape {list(value.shape)}, the model {list(own.shape)}")
                 continue
         plan.append((module, kind, name, value))
     unexpected.extend(key for key in state if key.startswith(prefix) and not _is_known(key[len(prefix):], local, module._modules))
@@ -133,9 +133,14 @@ def load_into(module: Any, state_dict: Mapping[str, Any], strict: bool, assign: 
     return keys
 
 
+def _quoted(names: List[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
 def _refuse(module: Any, keys: _IncompatibleKeys, errors: List[str], strict: bool) -> None:
+    """RuntimeError in the words that scripts look for: which keys are missing or unexpected, and whose sizes do not match."""
     missing, unexpected = keys
-    lines = ["unexpected: " + ", ".join(unexpected) + hint(missing, unexpected)] if strict and unexpected else []
-    lines += ["missing: " + ", ".join(missing)] if strict and missing else []
+    lines = [f"Unexpected key(s) in state_dict: {_quoted(unexpected)}{hint(missing, unexpected)}"] if strict and unexpected else []
+    lines += [f"Missing key(s) in state_dict: {_quoted(missing)}"] if strict and missing else []
     if lines or errors:
-        raise RuntimeError(f"load_state_dict of {type(module).__name__}:\n  " + "\n  ".join(lines + errors))
+        raise RuntimeError(f"Error(s) in loading state_dict for {type(module).__name__}:\n  " + "\n  ".join(lines + errors))

@@ -88,8 +88,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Option
     negative numbers cut. ``mode``: 'constant' (``value``), 'reflect', 'replicate' or 'circular'."""
     if mode not in ("constant", "reflect", "replicate", "circular"):
         raise NotImplementedError(f"pad: `mode` must be constant, reflect, replicate or circular, got {mode!r}")
-    if value is not None and mode != "constant":
-        raise ValueError(f"pad: `value` goes with mode='constant', not with {mode!r}")
+    if value and mode != "constant":
+        raise RuntimeError(f"pad: a `value` other than 0 goes with mode='constant', not with {mode!r}")
     return _ops._pad(input, *_pairs(input, pad), mode, 0.0 if value is None else value)
 
 
