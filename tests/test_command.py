@@ -43,9 +43,10 @@ def test_files_that_cannot_be_written_are_told_first(args, tmp_path):
     assert done.returncode in (1, 2) and "Not a directory" in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
 
 
-def test_a_missing_folder_is_named(tmp_path):
-    done = command("bench", "--json", str(tmp_path / "there" / "x"))
-    assert done.returncode == 2 and f"there is no folder {tmp_path / 'there'}; make it" in done.stderr and done.stderr.count("\n") == 1
+@pytest.mark.parametrize("args", [["bench", "--json"], ["first-contact", "--output"]], ids=" ".join)
+def test_a_missing_folder_is_named(args, tmp_path):
+    done = command(*args, str(tmp_path / "there" / "x"))
+    assert done.returncode in (1, 2) and f"there is no folder {tmp_path / 'there'}; make it" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_look_at_a_file_leaves_no_trace(tmp_path):

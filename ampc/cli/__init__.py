@@ -103,14 +103,6 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _in_words(error: OSError) -> str:
-    """The system's words, or which folder is missing."""
-    folder = os.path.dirname(error.filename) if isinstance(error, FileNotFoundError) and isinstance(error.filename, str) else ""
-    if folder and not os.path.isdir(folder):
-        return f"{error.filename}: there is no folder {folder}; make it, or name another file"
-    return str(error)
-
-
 def main(argv: Optional[List[str]] = None) -> int:
     """Runs a subcommand and returns its exit status.
 
@@ -127,7 +119,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         _drop_output()
         return 1
     except OSError as error:
-        print(f"ampc: {_in_words(error)}", file=sys.stderr)
+        print(f"ampc: {error}", file=sys.stderr)
         _drop_output()
         return 2
     except MemoryError as error:

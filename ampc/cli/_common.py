@@ -35,7 +35,9 @@ def must_be_writable(*paths: Optional[str]) -> None:
     for path in paths:
         if path is None or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)):
             continue  # a pipe would wait for its reader
-        new = not os.path.exists(path)
+        new, folder = not os.path.exists(path), os.path.dirname(path)
+        if folder and not os.path.exists(folder):
+            raise FileNotFoundError(f"{path} cannot be written: there is no folder {folder}; make it, or name another file")
         with open(path, "a"):
             pass
         if new:
