@@ -25,7 +25,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # has a rank of its own: torch's older way to reach autocast and GradScaler stands above them, and ``cuda`` below.
 PYTHON_ORDER = re.findall(r"[\w.]+", """
     _names _process _messages _tensor _operators
-    _names.table _names.table_distributed _names.modules _names.missing _process.cuda_folders _process.launcher version _tensor.unsupported_dtypes _ops _messages.table _messages.progress _messages.callers _events _tensor.gradients _messages.model_names
+    _names.table _names.table_distributed _names.modules _names.missing _process.cuda_folders _process.launcher version torch_version _tensor.unsupported_dtypes _ops _messages.table _messages.progress _messages.callers _events _tensor.gradients _messages.model_names
     _messages.checks _tensor.device types _tensor.dims _tensor.out _tensor.layout _tensor.printing _tensor.functions _process.settings amp._global_autocast compiler _dynamo
     _tensor.creation _library_functions _tensor.buffers _tensor.storage storage _tensor.typed random multiprocessing backends cuda accelerator _tensor.interop formats
     _tensor.finfo testing _tensor.foreach overrides autograd futures distributed linalg _composed _tensor.array_api _tensor.methods _tensor.other_kinds
@@ -295,7 +295,6 @@ UNREAD = {
     "sdpa_kernel.set_priority": "one way of attention", "args": "modules and switches that take anything, as torch's", "kwargs": "the same",
     "options": "compile and jit run what they get as it is", "disable.recursive": "the same", "disable.reason": "the same",
     "trace.example_inputs": "the same", "trace_module.inputs": "the same", "annotate.the_type": "the same",
-    "TransformerEncoder.enable_nested_tensor": "a hint for speed", "TransformerEncoder.mask_check": "a check of what it is for",
     "load.mmap": "a hint for large files", "assert_close.check_layout": "all tensors are strided", "checkpoint.debug": "errors are always whole",
     "log_abs_det_jacobian.y": "a transform reads what it needs of its two ends",
     "add_graph.input_to_model": "the model as text: nothing is traced",
@@ -367,6 +366,7 @@ TWO_FUNCTIONS = {
     "agrees board part": "of groups that MPI has started, and of those that variables have",
     "backward": "Tensor.backward takes the gradient of one tensor, autograd.backward of many",
     "current_device device_count get_rng_state is_available is_initialized manual_seed set_rng_state synchronize": "of each kind of device",
+    "ctc_loss": "nn.functional's reduces by a word, torch.ctc_loss by a number",
     "functional_call": "func's, and nn.utils.stateless's older one, which warns",
     "grad hessian jvp vjp": "autograd's of tensors, func's of functions",
     "main": "the program of a module that can be run",
