@@ -105,7 +105,7 @@ def test_several_modules_as_one(torch):
         x = lib.tensor(np.arange(8.0).reshape(2, 4), dtype=lib.float32)
         y = lib.func.vmap(lambda p, b, t: lib.func.functional_call(base, (p, b), (t,)), in_dims=(0, 0, None))(parameters, buffers, x)
         y.sum().backward()
-        return {**{k: list(v.shape) for k, v in (parameters | buffers).items()}}, y.detach().numpy(), parameters["0.weight"].grad.numpy()
+        return {**{k: list(v.shape) for k, v in (parameters | buffers).items()}}, y.detach().cpu().numpy(), parameters["0.weight"].grad.cpu().numpy()
 
     ours, theirs = run(ampc), run(torch)
     assert ours[0] == theirs[0]
