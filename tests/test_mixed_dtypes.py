@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 from test_corners import FLOATS, NAN, same
 
-import ampc
-
 
 @pytest.mark.parametrize("number", [2.5, 0.5, 1, 1.0, True, -1, NAN])
 @pytest.mark.parametrize("right", [True, False])
