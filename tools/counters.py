@@ -52,6 +52,9 @@ def build(keep: bool = False) -> None:
     """Builds the package with counters in LIB. All counters are zero afterwards, unless those of an earlier run on the same sources are kept."""
     env = {**os.environ, "AMPC_BUILD": "coverage", "AMPC_CUDA": "0"}
     subprocess.run([sys.executable, "setup.py", "--quiet", "build"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env=env)
+    for copied in LIB.glob("ampc/**/*.py"):
+        if not (ROOT / copied.relative_to(LIB)).exists():
+            copied.unlink()  # of a file that was moved since
     PYTHON_DATA.mkdir(exist_ok=True)
     for counted in [] if keep else [*BUILD.rglob("*.gcda"), *PYTHON_DATA.iterdir()]:
         counted.unlink()
