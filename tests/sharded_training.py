@@ -166,6 +166,16 @@ def zero_saves_and_loads(rank, size):
     assert other.param_groups[0]["lr"] == other.optim.param_groups[0]["lr"] == 0.05 and bytes_of(other) == bytes_of(zero)
     assert np.array_equal(trained(again, 2, rank, size, other), trained(plain, 2, rank, size, optimizer))
     raised(ValueError, "`to` must be a rank from 0 to 1", zero.consolidate_state_dict, 2)
+    low = made().bfloat16()
+    zero = Zero(low.parameters(), ampc.optim.AdamW)
+    for p in low.parameters():
+        p.grad = ampc.ones_like(p)
+    zero.step()
+    zero.consolidate_state_dict(to=0)
+    saved = [zero.state_dict() if rank == 0 else None]
+    dist.broadcast_object_list(saved, 0)
+    zero.load_state_dict(saved[0])
+    assert {v.dtype for s in zero.state.values() for v in s.values() if isinstance(v, ampc.Tensor)} == {ampc.float32}
 
 
 @ranks(2)

@@ -281,6 +281,10 @@ class Optimizer(HasHooks):
         self.__setstate__({"state": state, "param_groups": self.param_groups})
         self._call_each(self._optimizer_load_state_dict_post_hooks)
 
+    def _has_own_step(self) -> bool:
+        """Whether this is a class of a script, which computes its steps itself."""
+        return type(self)._step_group is Optimizer._step_group
+
     def _loaded(self, value: Any, p: Optional[Tensor], key: Any = None) -> Any:
         """A copy of a parameter's saved state: tensors are on its device, and in the dtype that its optimizer would give them. A class with a step
         of its own has its state in the parameter's dtype."""
@@ -292,7 +296,7 @@ class Optimizer(HasHooks):
             return deepcopy(value)
         if p is None:
             return value.clone()
-        if type(self)._step_group is Optimizer._step_group:
+        if self._has_own_step():
             return value.clone() if key == "step" else value.to(p.device, p.dtype if p.is_floating_point() else None, copy=True)
         if key in ("step", "mu_product", "compensation") or not value.is_floating_point():
             return value.to(p.device, copy=True)

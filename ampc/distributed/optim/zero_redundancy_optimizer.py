@@ -160,6 +160,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     # -- saving
 
+    def _has_own_step(self) -> bool:
+        return self.optim._has_own_step()
+
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Gathers the states of all processes in rank ``to`` of the group, on the CPU. ``state_dict`` gives them there. Every process of the group
         must call it."""
