@@ -413,7 +413,7 @@ static PyObject *name_of_node(const ac_node *n) {
     bool first = true; /* of a word */
     for (const char *c = n->op == AC_OP_square ? "pow" : n->name; *c && length < sizeof words - 1; c++) {
         bool between = *c == '_' || *c == '.';
-        if (!between) words[length++] = first ? Py_TOUPPER(*c) : *c;
+        if (!between) words[length++] = first ? (char)Py_TOUPPER(*c) : *c;
         first = between;
     }
     words[length] = '\0';
