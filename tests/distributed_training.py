@@ -1,6 +1,7 @@
 """More of what test_distributed.py runs in several processes, see ``ranks``: training."""
 
 import contextlib
+import gc
 import math
 import warnings
 
@@ -115,6 +116,57 @@ def gradients_of_one_host_are_averaged_where_they_lie(rank, size):
     F.cross_entropy(one(x), y).backward()  # a hook of the script sees this rank's own
     assert ampc.allclose(before[0], list(one.parameters())[-1].grad, rtol=1e-5, atol=1e-6)
     assert not np.allclose(before[0].cpu().numpy(), grads[0][-1])
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = (nn.Parameter(ampc.ones(3)) for _ in range(2))
+
+    def forward(self, x):
+        return (self.a + self.b) * x
+
+
+@ranks.ranks(2)
+def gradients_that_share_memory_are_averaged_once(rank, size):
+    for shared in (lambda t: (t[:3], t[:3]), lambda t: (t[:3], t[1:]), lambda t: (t, t) if t.numel() == 3 else (t[1:], t[:3])):
+        found = []
+        for in_a_row in (False, True):
+            model, memory = DDP(Two()), ampc.zeros(4)
+            if in_a_row:
+                model.register_comm_hook(None, lambda state, bucket: dist.all_reduce(bucket.buffer().div_(size), async_op=True).get_future())
+            model.module.a.grad, model.module.b.grad = shared(memory)
+            model(ampc.full((3,), rank + 1.0)).sum().backward()
+            found.append(memory.tolist())
+        assert found[0] == found[1] and max(found[0]) in (1.5, 3.0), found
+        same_everywhere(np.array(found[0]))
+
+
+@ranks.ranks(2)
+def only_passes_of_its_own_are_averaged(rank, size):
+    module, x = Two(), ampc.full((3,), rank + 1.0)
+    model, mean, own = DDP(module), [1.5] * 3, [rank + 1.0] * 3
+    model(x).sum().backward()
+    assert module.a.grad.tolist() == mean
+    model.zero_grad()
+    module(x).sum().backward()  # without its forward pass, on one rank or all
+    assert module.a.grad.tolist() == own
+    model.zero_grad()
+    loss = model(x).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    assert module.a.grad.tolist() == [m + o for m, o in zip(mean, own)]  # as in torch
+    model.zero_grad()
+    losses = [model(x).sum() for _ in range(2)]
+    for loss in losses:
+        loss.backward()
+    assert module.a.grad.tolist() == [2 * m for m in mean]
+    del model, loss, losses
+    gc.collect()
+    module.zero_grad()
+    if rank == 0:
+        module(x).sum().backward()
+        assert module.a.grad.tolist() == own
 
 
 @ranks.ranks(2)

@@ -4,6 +4,7 @@ the function trivial, too. A result that shares memory by accident is written in
 
 import copy
 import re
+import warnings
 from typing import Any, Dict, List
 
 import numpy as np
@@ -257,3 +258,20 @@ def test_asarray_is_cut_off_the_graph_where_that_is_asked_for(torch):
                     y = lib.asarray(x, dtype=dtype and getattr(lib, dtype), **({} if want is None else {"requires_grad": want}))
                     seen.append((y.requires_grad, y.is_leaf, y is x, x.requires_grad, y.data_ptr() == x.data_ptr()))
                 assert seen[0] == seen[1], (want, dtype, made, seen)
+
+
+def test_a_view_without_elements_knows_where_it_lies(torch):
+    """What grows it, or writes into it, goes there."""
+    made = ("w[3:3]", "w[3:5][2:]", "w.narrow(0, 3, 0)", "w[3:3].resize_(2)", "w[3:5].resize_(0).resize_(2)", "w[3:3].as_strided((2,), (1,))",
+            "w.split([2, 0, 6])[1]", "w.view(4, 2)[4:]", "w.view(4, 2)[:, 1:1]", "w[::2][2:]", "w.view(2, 4)[:, 2:2]")
+    for what in made:
+        ours, theirs = (eval(what, {"w": lib.ones(8)}) for lib in (ampc, torch))
+        assert (ours.storage_offset(), tuple(ours.shape)) == (theirs.storage_offset(), tuple(theirs.shape)), what
+    writes = ("lib.zeros(5, out=w[2:4])", "lib.add(lib.ones(2), 1, out=w[3:3])", "w[5:5].resize_(2).fill_(7)", "lib.arange(3., out=w[1:1])")
+    for what in writes:
+        w = [lib.arange(8.0) for lib in (ampc, torch)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for lib, values in zip((ampc, torch), w):
+                eval(what, {"lib": lib, "w": values})
+        assert w[0].tolist() == w[1].tolist(), what

@@ -268,7 +268,7 @@ def summary_page() -> str:
 
 **What does not.**
 
-- Models whose parameters are spread over GPUs; [on CPUs](distributed.md) they are there. Several processes on GPUs (NCCL) have run on a simulator alone.
+- One process with a model on several GPUs. Of several processes each takes a GPU, and [`fully_shard`](distributed.md) spreads parameters over them; NCCL has run on a simulator alone.
 - {n['absent']} names are absent: {absent_by_area()}.
 - {n['refused']} names can be imported and refuse to be called.
 - `torch.compile` compiles nothing: the model runs as it is, as the `_orig_mod` of another module, as in torch. `torch.jit` returns it unchanged.

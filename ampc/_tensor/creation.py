@@ -67,16 +67,24 @@ def _size(size: tuple) -> Sequence[int]:
     return size
 
 
+def _is_of_another_library(data: Any) -> bool:
+    """Whether it is a tensor of another library, which gives its memory by DLPack, and waits for the stream that made it. NumPy's arrays go
+    another way, those of a GPU by the interface that names their strides."""
+    return hasattr(data, "__dlpack_device__") and not hasattr(data, "__array_interface__")
+
+
 def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
            pin_memory: bool = False) -> Tensor:
-    """A new tensor with a copy of ``data``: a number, nested sequences of numbers, a NumPy array or a
-    Tensor. ``dtype`` defaults to that of the data; Python floats take the default dtype.
+    """A new tensor with a copy of ``data``: a number, nested sequences of numbers, a NumPy array, or a Tensor, also of
+    another library. ``dtype`` defaults to that of the data; Python floats take the default dtype.
 
     Raises TypeError for what is not numbers, ValueError for ragged rows.
     """
     if isinstance(data, Tensor):
         t = data.detach().clone() if dtype is None else _cast(data.detach(), dtype)
         t = t if device is None else _to_device(t, number_of(device))
+    elif _is_of_another_library(data):
+        return finish(as_tensor(data, dtype, device).clone(), requires_grad, None, pin_memory)
     else:
         t = _on_device(_C._tensor_from(data, dtype), device)
         if isinstance(data, float) and dtype in _HALF:
@@ -85,10 +93,10 @@ def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requ
 
 
 def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> Tensor:
-    """``data`` as a tensor, sharing memory where it can (Tensors, NumPy arrays of the dtype, arrays of other libraries on the GPU)."""
+    """``data`` as a tensor, sharing memory where it can: Tensors, NumPy arrays of the dtype, tensors of other libraries."""
     if isinstance(data, Tensor):
         return data.to(dtype=dtype, device=device)
-    if hasattr(data, "__dlpack_device__") and data.__dlpack_device__()[0] == DLPACK_CUDA:  # which waits for the stream that made the data
+    if _is_of_another_library(data):
         return _converters["__dlpack__"](data).to(dtype=dtype, device=device)
     if hasattr(data, "__cuda_array_interface__"):
         return _converters["__cuda_array_interface__"](data).to(dtype=dtype, device=device)

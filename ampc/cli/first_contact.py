@@ -126,6 +126,17 @@ def _tests_near(given: Optional[str]) -> Optional[str]:
     return folder if os.path.exists(os.path.join(folder, "test_cuda.py")) else None
 
 
+def _why_not() -> str:
+    """What keeps this machine's GPU from being used, in the words of the error."""
+    from .. import zeros
+
+    try:
+        zeros(1, device="cuda")
+    except RuntimeError as error:
+        return str(error).partition("cannot be used: ")[2].partition("; use ")[0] or str(error)
+    return "it has become usable meanwhile"
+
+
 def first_contact(args: argparse.Namespace) -> int:
     """Runs all parts. 0: all went well; 1: one failed; 2: there is no usable GPU."""
     from .. import _C
@@ -144,6 +155,6 @@ def first_contact(args: argparse.Namespace) -> int:
             good = report.run(part, end - time.monotonic()) and good
         failed = [name for name, how, _ in report.ended if how.startswith("FAILED")]
         report.say(f"{len(report.ended)} parts, {sum(s for _, _, s in report.ended):.0f} s; "
-                   + (f"failed: {', '.join(failed)}" if failed else "none failed") + ("" if usable else "; there is no usable GPU"))
+                   + (f"failed: {', '.join(failed)}" if failed else "none failed") + ("" if usable else f"; there is no usable GPU: {_why_not()}"))
     print(f"the report is in {args.output}")
     return 2 if not usable else int(not good)

@@ -115,7 +115,7 @@ class Optimizer(HasHooks):
                 names.append(p[0])
                 group["params"][i] = p = p[1]
             if not isinstance(p, Tensor):
-                raise TypeError(f"an optimizer trains Tensors, got {type(p).__name__}")
+                raise TypeError(f"an optimizer trains Tensors, got {type(p).__module__}.{type(p).__name__}")
             if not p.is_leaf:
                 raise ValueError("an optimizer trains leaves, such as parameters; this tensor was made by an operation: pass what it was made "
                                  "of, or x.detach().requires_grad_()")

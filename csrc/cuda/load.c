@@ -151,7 +151,9 @@ int ac_lt_check(cublasStatus_t status, const char *what) {
 static const char *open_driver(void) {
     library *l = &libraries[DRIVER];
     int version = 0;
-    if (!open_library(l)) return "no NVIDIA driver was found (libcuda.so.1)";
+    if (!open_library(l))
+        return ac_gpu_has_images() ? "no NVIDIA driver was found (libcuda.so.1)"
+                                   : "no NVIDIA driver was found (libcuda.so.1), and this build has no GPU code either";
     if (find_driver_functions(l->handle)) return "the NVIDIA driver is too old: CUDA 12.0 or newer is needed";
     CUresult result = ac_cu.cuInit(0);
     if (result == AC_CU_NO_DEVICE) return "the NVIDIA driver sees no GPU";

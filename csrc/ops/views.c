@@ -183,7 +183,7 @@ ac_tensor *ac_view_slice(const ac_tensor *x, const void *attrs) {
     ac_dims shape = ac_shape_of(x), strides = ac_strides_of(x);
     shape.v[dim] = end > start ? (end - start - 1) / a->step + 1 : 0;
     strides.v[dim] *= a->step;
-    return ac_tensor_view(x, &shape, &strides, x->offset + (shape.v[dim] ? start * x->strides[dim] : 0));
+    return ac_tensor_view(x, &shape, &strides, x->offset + start * x->strides[dim]);
 }
 
 ac_tensor *ac_view_unfold(const ac_tensor *x, const void *attrs) {

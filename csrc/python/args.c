@@ -13,6 +13,12 @@ bool ac_is_number(PyObject *o) {
     return m && (m->nb_float || m->nb_index); /* NumPy's scalars among others */
 }
 
+/* A tensor of another library, whose ways to numbers are for those of one element. */
+static bool is_foreign(PyObject *o) {
+    return !PyFloat_Check(o) && !PyLong_Check(o) && PyObject_HasAttrString(o, "__dlpack_device__") &&
+           !PyObject_HasAttrString(o, "__array_interface__");
+}
+
 int ac_scalar_from(PyObject *o, ac_scalar *s) {
     if (PyBool_Check(o)) {
         *s = (ac_scalar){AC_BOOL, {o == Py_True}};
@@ -20,14 +26,19 @@ int ac_scalar_from(PyObject *o, ac_scalar *s) {
     }
     if (PyLong_Check(o) || (!PyFloat_Check(o) && PyIndex_Check(o))) {
         int64_t i = PyLong_AsLongLong(o);
-        if (i == -1 && PyErr_Occurred()) return -1;
         *s = (ac_scalar){AC_INT, {i}};
-        return 0;
+        if (i != -1 || !PyErr_Occurred()) return 0;
+        if (!is_foreign(o)) return -1;
+        PyErr_Clear(); /* it may be one of floating point */
     }
     double f = PyFloat_AsDouble(o);
-    if (f == -1 && PyErr_Occurred()) return -1;
     *s = (ac_scalar){.kind = AC_FLOAT, .f = f};
-    return 0;
+    if (f != -1 || !PyErr_Occurred()) return 0;
+    if (is_foreign(o))
+        PyErr_Format(PyExc_TypeError,
+                     "expected a Tensor or a number, got %s of another library; use ampc.from_dlpack()",
+                     Py_TYPE(o)->tp_name);
+    return -1;
 }
 
 int ac_scalar_beside(PyObject *o, const ac_tensor *beside, ac_scalar *s) {
@@ -56,9 +67,13 @@ ac_tensor *ac_number_tensor(PyObject *o, const ac_tensor *beside) {
 static int wrong_type(const char *op, const ac_param *p, const char *expected, PyObject *got) {
     bool tensor = p->kind == AC_P_TENSOR;
     bool values = PyList_Check(got) || PyTuple_Check(got) || !strcmp(Py_TYPE(got)->tp_name, "numpy.ndarray");
+    const char *advice = !tensor  ? ""
+                         : values ? "; make one with ampc.tensor()"
+                         : PyObject_HasAttrString(got, "__dlpack_device__")
+                             ? " of another library; use ampc.from_dlpack()"
+                             : "";
     PyErr_Format(tensor ? ac_py->no_tensor : PyExc_TypeError, "%s: argument `%s` must be %s%s, got %s%s", op, p->name,
-                 expected, p->optional ? " or None" : "", Py_TYPE(got)->tp_name,
-                 tensor && values ? "; make one with ampc.tensor()" : "");
+                 expected, p->optional ? " or None" : "", Py_TYPE(got)->tp_name, advice);
     return -1;
 }
 

@@ -209,7 +209,7 @@ static PyObject *storage_tensor(PyObject *module, PyObject *args) {
         return PyErr_Format(PyExc_RuntimeError, "the storage's memory is not aligned to %lld bytes; clone() it first",
                             (long long)item);
     ac_tensor *t = ac_tensor_from_storage(ac_storage_retain(s), dtype, &shape, &strides);
-    if (t) t->offset = bytes ? offset : 0;
+    if (t) t->offset = bytes || (offset >= 0 && offset <= s->bytes / item) ? offset : 0;
     return t ? ac_wrap_new(t) : ac_raise();
 }
 

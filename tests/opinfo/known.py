@@ -45,8 +45,8 @@ KNOWN: List[Known] = [
           lambda d: d.kind == "strides" and d.operator in ("bool", "byte", "char", "short", "int", "long", "half", "bfloat16", "float", "double", "unravel_index")),
     Known("aminmax, multinomial: `out` may have another dtype that holds every value of the result", lambda d: d.way == "error" and d.ampc == "no exception"
           and (d.operator, re.sub(".*?(expects|Expected out tensor|to have dtype)", "", d.torch)) in (("aminmax", " float, but got double instead"), ("multinomial", " Long tensor out, got: Double"))),
-    Known("cat: `out` may be one of the joined tensors, or share their memory. All are read before it is written",
-          lambda d: d.operator == "cat" and d.way == "error" and "refer to a single memory location" in d.torch and d.ampc == "no exception"),
+    Known("cat, masked_select: `out` may be one of the tensors, or share their memory. All are read before it is written",
+          lambda d: d.operator in ("cat", "masked_select") and d.way == "error" and "refer to a single memory location" in d.torch and d.ampc == "no exception"),
     Known("nextafter: a number may stand for a tensor, as in the array API, though not beside integers",
           lambda d: d.operator == "nextafter" and d.way == "error" and "must be Tensor, not int" in d.torch and "needs floating point" in d.ampc),
     Known("narrow: `start` may be a tensor of one element, of one dimension, too", lambda d: d.operator == "narrow" and "start must be an 0-dim integral Tensor" in d.torch and d.ampc == "no exception"),

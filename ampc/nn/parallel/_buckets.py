@@ -20,6 +20,7 @@ class Bucket:
         self.parameters = [parameters[i] for i in numbers]
         self.place = {number: i for i, number in enumerate(numbers)}
         self.waits = set(numbers)  # for these gradients
+        self.own: Dict[int, Tensor] = {}  # what is averaged in place, of the parameters whose gradient has come
         self.sent: List[Tensor] = []  # what travels for each parameter, and has the average then
         self.work: Any = None  # a Work or Future of the message
 

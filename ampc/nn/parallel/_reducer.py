@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 
 from ... import _C
@@ -37,6 +38,9 @@ class Reducer:
         self.unused: Set[int] = set()  # parameters that this pass does not reach
         self.finds_unused = False
         self.averages = True  # False within no_sync
+        self._due = 0  # forward passes whose backward is to come
+        self._is_new = True  # whether an average has ended since the last forward pass
+        self._shared: Set[int] = set()  # where gradients begin that several parameters had at the beginning of a pass
         self.divisor: Optional[float] = None  # of the sum of gradients, in place of the number of processes
         self.hook: Optional[Tuple[Any, Callable[..., Any]]] = None
         self._can_be_in_place = not as_views and group.on_one_host and all(p.device.type == "cpu" for p in self._parameters)
@@ -47,7 +51,7 @@ class Reducer:
     def _hook_of(self, number: int) -> Callable[[Tensor], None]:
         def ready(parameter: Tensor) -> None:
             self._used.add(number)
-            if self.averages:
+            if self.averages and (self._due or self._is_over):
                 with no_grad():
                     self._ready(number)
 
@@ -56,6 +60,16 @@ class Reducer:
     def _set_buckets(self, order: Sequence[int]) -> None:
         self._buckets = make_buckets(order, self._parameters, self._limit)
         self._bucket_of = {number: bucket for bucket in self._buckets for number in bucket.numbers}
+
+    def expect(self) -> None:
+        """Of a forward pass, whose backward averages. One that no forward pass has announced gives each process its own gradients, as in torch."""
+        self._due = 1 if self._is_new else self._due + 1
+        self._is_new = False
+
+    def stop(self) -> None:
+        """From now on nothing is averaged."""
+        for handle in self._handles:
+            handle.remove()
 
     # -- a pass
 
@@ -70,6 +84,8 @@ class Reducer:
             if self._is_over:
                 self._refuse_second(number, "after all gradients were averaged")
             self.passes.begin_backward()
+            begins = Counter(_C._address(p.grad) for p in self._parameters if p.grad is not None and self._is_in_place)
+            self._shared = {address for address, n in begins.items() if n > 1}
             if self.finds_unused:
                 call_after_backward(self._end_without_rest)
             for other in sorted(self.unused - {number}):
@@ -110,6 +126,7 @@ class Reducer:
                                f"its parameter is {p.dtype} of shape {list(p.shape)}")
         bucket.waits.discard(number)
         if self._is_in_place:
+            bucket.own[number] = self._own(number)
             return
         view = bucket.views[bucket.place[number]]
         if p.grad is None:
@@ -134,7 +151,7 @@ class Reducer:
     def _leave(self, bucket: Bucket) -> None:
         op = ReduceOp.AVG if self.divisor is None else ReduceOp.SUM
         if self._is_in_place:
-            bucket.sent = [self._own(number) for number in bucket.numbers]
+            bucket.sent = [bucket.own.pop(number) if number in bucket.own else self._own(number) for number in bucket.numbers]
             bucket.work = self._group.way("all_reduce", *bucket.sent).all_reduce_parts(bucket.sent, op)
             return
         bucket.sent = bucket.views
@@ -147,11 +164,13 @@ class Reducer:
             raise RuntimeError(f"DistributedDataParallel: a communication hook must return a torch.futures.Future, got {type(bucket.work).__name__}")
 
     def _own(self, number: int) -> Tensor:
-        """What is averaged in place for a parameter: its gradient, or a copy where a hook of the script may read it meanwhile, or it may stay."""
+        """What is averaged in place for a parameter: its gradient, or a copy where that may stay, lies in the memory of others, or is read
+        by a hook of the script."""
         p = self._parameters[number]
         if p.grad is None or not self._has_gradients:
             return make.zeros(p.shape, dtype=p.dtype)
-        is_free = number in self._used and sum(index == AFTER_ACCUMULATION for index, _ in _C._hooks(p)[0].values()) == 1
+        is_alone = p.grad._storage_bytes() == p.grad.numel() * p.grad.element_size() and _C._address(p.grad) not in self._shared
+        is_free = number in self._used and sum(index == AFTER_ACCUMULATION for index, _ in _C._hooks(p)[0].values()) == 1 and is_alone
         return p.grad.detach() if is_free else p.grad.detach().clone()
 
     def _finish(self) -> None:
@@ -159,6 +178,7 @@ class Reducer:
         for bucket in self._buckets:
             self._bring(bucket, used)
         self._order, self._next, self._used, self.unused = [], 0, set(), set()
+        self._due, self._is_new = max(0, self._due - 1), True
         if is_running():
             self._is_over = True
             call_after_backward(self._begin_anew)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -94,6 +95,7 @@ class DistributedDataParallel(Module, Joinable):
         self.reducer = Reducer(f"DistributedDataParallel({type(module).__name__})", trained, self._twin, limit, gradient_as_bucket_view,
                                static_graph or not find_unused_parameters)
         self.reducer.finds_unused = searches
+        weakref.finalize(self, self.reducer.stop).atexit = False
 
     def _give(self, tensors: List[Tensor], root: int = 0) -> None:
         """All processes' tensors take the values of those of rank ``root`` of the group, in one message for each dtype and device."""
@@ -110,6 +112,7 @@ class DistributedDataParallel(Module, Joinable):
         averages = is_grad_enabled() and self.require_backward_grad_sync
         if averages:
             self.reducer.check_finished()
+            self.reducer.expect()
         joined = self._join_config.enable and is_grad_enabled()
         if joined or self._gives_buffers():
             self.reducer.passes.begin_forward()
