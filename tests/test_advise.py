@@ -323,3 +323,82 @@ def test_a_result_beyond_the_dtype_is_told_to_be_above_it():
     made = [str(OperatorError("mm", ("a.py", 1), "float16", "", 0.0, amax, 1)) for amax in (4 * 65504.0, 65504.0, 16376.0)]
     assert [text.split("result ")[1] for text in made] == [
         f"{words} the largest float16 value" for words in ("2.62e+05, 2^2 times above", "6.55e+04, close to", "1.64e+04, 2^2 times below")]
+
+
+SAVES = """
+import os
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import load_file, save_file
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+first = 0
+if os.path.exists("last.pt"):
+    first = torch.load("last.pt")["step"] + 1
+for i in range(first, 12):
+    optimizer.zero_grad()
+    model(torch.randn(2, 4)).square().mean().backward()
+    optimizer.step()
+    for name in ("last.pt", "ck.pt"):
+        torch.save({"step": i, "model": model.state_dict()}, name)
+    assert torch.load("ck.pt")["step"] == i
+    save_file(model.state_dict(), "model.safetensors")
+    assert load_file("model.safetensors")["weight"].equal(model.weight)
+    state = {"model": torch.full((2,), float(i))}
+    dcp.save(state, checkpoint_id="parts", no_dist=True)
+    state["model"].zero_()
+    dcp.load(state, checkpoint_id="parts", no_dist=True)
+    assert state["model"].tolist() == [i, i]
+"""
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_a_scripts_saves_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(SAVES)
+    torch.save({"step": 100}, "ck.pt")
+    before = contents(tmp_path)
+    found = advise_script("train.py", [], 20)
+    assert all(len(t.losses) == 12 and len(t.rounds) == 3 for t in found.trials.values())
+    assert contents(tmp_path) == before and not (tmp_path / "parts").exists()
+    assert {"ck.pt", "last.pt", "model.safetensors"} < set(found.left_out)
+    assert "the script's saves were left out: ck.pt, last.pt, model.safetensors, parts" in str(found)
+    assert "saves were left out: ck.pt" in found._repr_html_()
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_a_script_resumes_from_the_checkpoint_that_was_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(SAVES)
+    torch.save({"step": 6}, "last.pt")
+    before = contents(tmp_path)
+    found = advise_script("train.py", [], 20)
+    assert all(len(t.losses) == 5 for t in found.trials.values()) and contents(tmp_path) == before
+    torch.save({"step": 11}, "last.pt")
+    with pytest.raises(RuntimeError, match="without a backward pass. If it resumes from the checkpoint of an earlier run"):
+        advise_script("train.py", [], 20)
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+@pytest.mark.parametrize("use", ['shutil.copyfile("ck.pt", "best.pt")', 'os.replace("ck.pt", "best.pt")', 'os.remove("ck.pt")', 'open("ck.pt", "rb")'])
+def test_an_older_file_is_not_taken_for_the_one_that_was_left_out(tmp_path, monkeypatch, use):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import os, shutil" + BREAKS.format(f'torch.save({{}}, "ck.pt"); {use}'))
+    torch.save({"step": 100}, "ck.pt")
+    torch.save({"step": 50}, "best.pt")
+    before = contents(tmp_path)
+    with pytest.raises(RuntimeError, match="(?s)has left out the save of ck.pt.*saves were left out: ck.pt"):
+        advise_script("train.py", [], 20)
+    assert contents(tmp_path) == before and len(advise_script("train.py", [], 3).trials) == 3
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_a_temporary_file_of_the_script_is_written(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("import os, tempfile" + BREAKS.format(
+        "f = tempfile.NamedTemporaryFile(); torch.save(model.state_dict(), f.name); assert os.path.getsize(f.name); torch.load(f)"))
+    assert not advise_script(str(path), [], 6).left_out

@@ -13,7 +13,9 @@ def add_advise(commands: Any) -> None:
     """Adds the subcommand."""
     parser = commands.add_parser("advise", help="run some steps of a script in float32, tf32, bfloat16 and float16, and say which to use",
                                  description="Runs a PyTorch or ampc script in each, for so many backward passes, and compares time, peak "
-                                 "memory and losses. A script for several processes runs as the only rank. Exits with 0, or 1 where a run fails.",
+                                 "memory and losses. A script for several processes runs as the only rank. What the script saves by torch.save, "
+                                 "safetensors or torch.distributed.checkpoint is left out, so that its checkpoints stay as they are; what it writes "
+                                 "by other means, as by open() or numpy.save, is written. Exits with 0, or 1 where a run fails.",
                                  epilog=examples(
                                      "ampc advise train.py",
                                      "ampc advise --steps 50 train.py --epochs 1    what follows the script is the script's",

@@ -18,6 +18,7 @@ from .._messages.table import html_table, html_text
 from .._process.launcher import ALONE
 from .._process.settings import get_float32_matmul_precision, set_float32_matmul_precision
 from .._tensor import creation as make
+from ..serialization import _scratch
 from . import guard
 from .fp32_shadow import HALVES, OperatorError, Shadow
 
@@ -70,12 +71,14 @@ class Advice:
     """The result of ``advise``. ``precision``, ``init_scale`` and ``policy`` are the recommendation.
 
     ``trials`` has the measurements and ``operators`` the rounding errors in each precision. ``underflow`` has, for each loss scale, the
-    share of gradient values that float16 would round to 0. ``without_units`` has the 16-bit formats whose products are computed in float32."""
+    share of gradient values that float16 would round to 0. ``without_units`` has the 16-bit formats whose products are computed in float32,
+    ``left_out`` the files that a script would have saved."""
 
     def __init__(self, trials: List[Trial], underflow: Dict[float, float], amax: float, hardware: str, history: str,
                  operators: Dict[str, List[OperatorError]], error_of: str = "gradients", misuse: Iterable[str] = (),
-                 without_units: Iterable[str] = ()) -> None:
+                 without_units: Iterable[str] = (), left_out: Iterable[str] = ()) -> None:
         self.error_of, self.operators, self.misuse, self.without_units = error_of, operators, list(misuse), list(without_units)
+        self.left_out = list(left_out)
         self.trials, self.underflow, self.amax, self.hardware, self.history = {t.precision: t for t in trials}, underflow, amax, hardware, history
         self.policy: Optional[policies.CastPolicy] = None
         self.precision = self._choose()
@@ -200,7 +203,7 @@ class Advice:
         for p in HALVES:
             rounded = self._rounded(p)
             lines += [f"largest rounding errors in {p}:", *(f"  {e}" for e in rounded)] if rounded else []
-        return "\n".join([*lines, *([self.history] if self.history else [])])
+        return "\n".join([*lines, *([self.history] if self.history else []), *_left_out(self.left_out)])
 
     def _repr_html_(self) -> str:
         shares = [["loss scale", "gradient values that float16 rounds to 0"]]
@@ -213,7 +216,13 @@ class Advice:
                         html_text(*self._diverged(), *(f"misuse: {text}" for text in self.misuse)),
                         html_table(shares, ()) + html_text(f"The largest gradient value is {self.amax:.3g}.") if self.underflow else "",
                         html_text("Largest rounding errors:") + html_table(errors, {0, 1, 2}) if len(errors) > 1 else "",
-                        f"<pre>{html.escape(self.history)}</pre>" if self.history else ""])
+                        f"<pre>{html.escape(self.history)}</pre>" if self.history else "", html_text(*_left_out(self.left_out))])
+
+
+def _left_out(files: List[str]) -> List[str]:
+    """A line on the files that a script would have saved."""
+    more = f" and {len(files) - 5} more" if len(files) > 5 else ""
+    return [f"the script's saves were left out: {', '.join(files[:5])}{more}"] if files else []
 
 
 class Subject:
@@ -417,6 +426,9 @@ def advise_script(script: str, args: List[str], steps: int = 20, progress: bool 
     Every process begins with the same seed, of Python's, NumPy's and ampc's generators. The precisions take turns, for three rounds: one is
     called faster where its slowest round is faster than float32's fastest.
 
+    What the script saves by ampc or safetensors goes to a folder of its own, where its loads look first, and is removed: ``left_out`` names
+    the files. What it writes by other means, such as ``open`` or ``numpy.save``, is written.
+
     FileNotFoundError if there is no such file; RuntimeError, with the script's own error, if a run fails or has no backward pass."""
     import json
     import os
@@ -427,16 +439,22 @@ def advise_script(script: str, args: List[str], steps: int = 20, progress: bool 
     if not os.path.isfile(script):
         raise FileNotFoundError(f"there is no file {script}")
 
+    left_out: Dict[str, None] = {}
+
     def run(precision: str) -> Dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "trial.json")
+            path, saves = os.path.join(folder, "trial.json"), os.path.join(folder, "saves")
+            os.mkdir(saves)
             command = [sys.executable, "-m", "ampc.run._trial", path, precision, str(steps), script, *args]
-            environment = {**ALONE, "PYTHONHASHSEED": "0", **os.environ}  # sets in the same order in every trial
+            environment = {**ALONE, "PYTHONHASHSEED": "0", **os.environ, _scratch.VARIABLE: saves}  # sets in the same order in every trial
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+            left_out.update(dict.fromkeys(_scratch.saved(saves)))
+            said = "\n".join(filter(None, [done.stderr.strip(), *_left_out(list(left_out))]))
             if done.returncode:
-                raise RuntimeError(f"{script} failed in {precision} (exit status {done.returncode})\n{done.stderr.strip()}")
+                raise RuntimeError(f"{script} failed in {precision} (exit status {done.returncode})\n{said}")
             if not os.path.exists(path):
-                raise RuntimeError(f"{script} in {precision} ended without a backward pass\n{done.stderr.strip()}")
+                raise RuntimeError(f"{script} in {precision} ended without a backward pass. If it resumes from the checkpoint of an earlier run, "
+                                   f"that may have ended the training already: name another one, or move it away\n{said}")
             with open(path, encoding="utf-8") as out:
                 return dict(json.load(out))
 
@@ -463,7 +481,7 @@ def advise_script(script: str, args: List[str], steps: int = 20, progress: bool 
                             *margin(operators[precision])).timed(rounds[precision]))
     found = Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"],
                    rows["float16"]["history"] or "the script does not use a GradScaler",
-                   operators, "losses", dict.fromkeys(text for row in rows.values() for text in row["misuse"]), without_units(base["kind"]))
+                   operators, "losses", dict.fromkeys(text for row in rows.values() for text in row["misuse"]), without_units(base["kind"]), left_out)
     if found.precision in HALVES:
         found.policy = _keeping(operators[found.precision])
     return found

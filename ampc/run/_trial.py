@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import statistics
 import sys
@@ -19,6 +20,7 @@ from ampc.amp import autocast_mode
 from ..doctor import guard
 from ..doctor.fp32_shadow import HALVES, Shadow
 from ..doctor.precision_advisor import SCALES, _hardware, _lost
+from ..serialization import _scratch
 from . import script
 
 
@@ -113,6 +115,26 @@ def _prepare(notes: _Notes, has_regions: bool) -> None:
         ampc.autocast("cuda" if ampc.cuda.is_available() else "cpu").__enter__()
 
 
+def _keep_files() -> None:
+    """Files of safetensors' own functions are saved and looked for where ampc's are; other uses of a file whose save was left out are refused."""
+    import safetensors
+
+    write, read = safetensors.serialize_file, safetensors.safe_open
+    safetensors.serialize_file = lambda tensors, filename, *args, **kwargs: write(tensors, _scratch.written_at(os.fspath(filename)), *args, **kwargs)
+    safetensors.safe_open = lambda filename, *args, **kwargs: read(  # type: ignore[assignment, misc]
+        _scratch.read_at(os.fspath(filename)), *args, **kwargs)
+    sys.addaudithook(_refuse)
+
+
+def _refuse(event: str, args: Any) -> None:
+    """Keeps a script from taking an older file for the one that it has saved, as where it copies a checkpoint to the best one."""
+    if event in ("open", "os.rename", "os.remove", "os.truncate", "shutil.copyfile") and isinstance(args[0], (str, bytes, os.PathLike)):
+        path = os.fsdecode(args[0])
+        if _scratch.was_saved(path):
+            raise RuntimeError(f"ampc advise has left out the save of {path}, which the script now uses without ampc ({event}). "
+                               "Run fewer steps by --steps, so that the trial ends before that, or leave this out of the script")
+
+
 def _seed() -> None:
     """The same random numbers in every trial, for a script that does not seed its generators."""
     random.seed(0)
@@ -127,6 +149,7 @@ def main() -> int:
     try:
         with open(path, encoding="utf-8", errors="replace") as f:
             _prepare(notes, "autocast" in f.read())
+        _keep_files()
         _seed()
         status = script.run(path, args)
     except SystemExit as end:

@@ -42,7 +42,7 @@ def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2,
     ValueError for a structure that contains itself or has more than 100 nested containers."""
     import pickle
 
-    from . import _files, _safetensors
+    from . import _files, _safetensors, _scratch
 
     if pickle_module not in (None, pickle):
         raise ValueError("save: files are written without another pickle module")
@@ -54,7 +54,7 @@ def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2,
         raise ValueError(f"save: torch's files are of pickle protocol 2, got {pickle_protocol}")
     if isinstance(f, (str, os.PathLike)):
         announce.file_saved(os.fspath(f))
-        _files.replace(os.fspath(f), lambda path: _write(obj, path, pickle_protocol, format))
+        _files.replace(_scratch.written_at(os.fspath(f)), lambda path: _write(obj, path, pickle_protocol, format))
     elif hasattr(f, "write"):
         from . import _pt_write
 

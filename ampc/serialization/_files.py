@@ -17,6 +17,8 @@ import stat
 import tempfile
 from typing import Any, BinaryIO, Callable, Tuple
 
+from . import _scratch
+
 _LEFT = re.compile(r"\.ampc-([0-9a-f]{12})-(\d+)-[0-9a-f]{8}\.partial")
 
 
@@ -50,7 +52,7 @@ def replace(path: str, write: Callable[[str], None]) -> None:
 
 def _pour(path: str, write: Callable[[str], None]) -> None:
     """Writes into ``path`` itself, which is not replaced."""
-    with tempfile.TemporaryDirectory(prefix="ampc-") as room:
+    with tempfile.TemporaryDirectory(prefix="ampc-", dir=_scratch.ROOT or None) as room:
         beside = os.path.join(room, "file")
         write(beside)
         with open(beside, "rb") as source, open(path, "wb") as target:
@@ -121,7 +123,7 @@ def _is_running(pid: int) -> bool:
 def _opened(path: Any) -> BinaryIO:
     """The file, open for reading. Where a relative path leads to none, the exception says in which folder it was looked for."""
     try:
-        return open(path, "rb")
+        return open(_scratch.read_at(path), "rb")
     except FileNotFoundError as e:
         if not os.path.isabs(path):
             raise FileNotFoundError(e.errno, f"{e.strerror} in the folder {os.getcwd()}", path) from None

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from ..._C import Tensor
 from ...autograd.grad_mode import no_grad
+from ...serialization import _scratch
 from ..collectives import barrier
 from ..groups import ProcessGroup, group_of, is_initialized
 from ..objects import all_gather_object, broadcast_object_list
@@ -62,7 +63,8 @@ def save(state_dict: Dict[str, Any], *, checkpoint_id: Place = None, storage_wri
         no_dist: this process saves alone.
 
     TypeError for other values; RuntimeError in all processes where one cannot write."""
-    folder, members = _folder_of("save", checkpoint_id, storage_writer, "storage_writer"), _group_of("save", process_group, no_dist)
+    folder = _scratch.written_at(_folder_of("save", checkpoint_id, storage_writer, "storage_writer"), folder=True)
+    members = _group_of("save", process_group, no_dist)
     rank = 0 if members is None else members.rank()
     begun = [os.urandom(4).hex() if rank == 0 else ""]
     if members is not None:
@@ -154,7 +156,7 @@ def load(state_dict: Dict[str, Any], *, checkpoint_id: Place = None, storage_rea
         process_group, no_dist: reading needs no other process; they are checked alone.
 
     FileNotFoundError where there is no checkpoint; RuntimeError for a damaged one, and for a value that it lacks or has with another shape."""
-    folder = _folder_of("load", checkpoint_id, storage_reader, "storage_reader")
+    folder = _scratch.read_at(_folder_of("load", checkpoint_id, storage_reader, "storage_reader"))
     _group_of("load", process_group, no_dist)
     entries, files = {tuple(entry["path"]): entry for entry in read_index(folder)}, Files(folder)
     states = with_states(state_dict)
