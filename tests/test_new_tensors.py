@@ -61,3 +61,9 @@ def test_the_bounds_of_whole_numbers_by_name():
     for wrong in (lambda: ampc.randint(size=(2,)), lambda: ampc.randint_like(ampc.ones(2))):
         with pytest.raises(TypeError, match="`high` is missing"):
             wrong()
+
+
+def test_pythons_types_as_dtypes(torch):
+    for made in ("zeros(2, dtype=float)", "ones(2).to(float)", "tensor([1], dtype=float)", "zeros(2, dtype=int)", "zeros(2, dtype=bool)", "arange(3, dtype=float)"):
+        ours, theirs = (eval("lib." + made, {"lib": lib}) for lib in (ampc, torch))
+        assert ours.dtype.name == str(theirs.dtype).split(".")[1], made

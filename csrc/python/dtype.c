@@ -76,7 +76,7 @@ static PyObject *dtype_named(PyObject *module, PyObject *name) {
 /* A dtype object; float, int and bool; or a NumPy dtype or scalar type. */
 int ac_dtype_from(PyObject *o, ac_dtype *dtype) {
     if (Py_TYPE(o) == ac_py->dtype) return *dtype = DTYPE_OF(o), 0;
-    if (o == (PyObject *)&PyFloat_Type) return *dtype = ac_default_dtype(), 0;
+    if (o == (PyObject *)&PyFloat_Type) return *dtype = AC_float64, 0;
     if (o == (PyObject *)&PyLong_Type) return *dtype = AC_int64, 0;
     if (o == (PyObject *)&PyBool_Type) return *dtype = AC_bool, 0;
     return -1;
