@@ -356,28 +356,32 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
-def test_a_scripts_saves_are_left_out(tmp_path, monkeypatch):
+@pytest.fixture
+def folder_of_saves(tmp_path, monkeypatch):
+    """The current folder, in which train.py saves what it trains."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(SAVES)
+    return tmp_path
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_a_scripts_saves_are_left_out(folder_of_saves):
     torch.save({"step": 100}, "ck.pt")
-    before = contents(tmp_path)
+    before = contents(folder_of_saves)
     found = advise_script("train.py", [], 20)
     assert all(len(t.losses) == 12 and len(t.rounds) == 3 for t in found.trials.values())
-    assert contents(tmp_path) == before and not (tmp_path / "parts").exists()
+    assert contents(folder_of_saves) == before and not (folder_of_saves / "parts").exists()
     assert {"ck.pt", "last.pt", "model.safetensors"} < set(found.left_out)
     assert "the script's saves were left out: ck.pt, last.pt, model.safetensors, parts" in str(found)
     assert "saves were left out: ck.pt" in found._repr_html_()
 
 
 @pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
-def test_a_script_resumes_from_the_checkpoint_that_was_there(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text(SAVES)
+def test_a_script_resumes_from_the_checkpoint_that_was_there(folder_of_saves):
     torch.save({"step": 6}, "last.pt")
-    before = contents(tmp_path)
+    before = contents(folder_of_saves)
     found = advise_script("train.py", [], 20)
-    assert all(len(t.losses) == 5 for t in found.trials.values()) and contents(tmp_path) == before
+    assert all(len(t.losses) == 5 for t in found.trials.values()) and contents(folder_of_saves) == before
     torch.save({"step": 11}, "last.pt")
     with pytest.raises(RuntimeError, match="without a backward pass. If it resumes from the checkpoint of an earlier run"):
         advise_script("train.py", [], 20)

@@ -37,7 +37,7 @@ static int64_t share(const ac_ranks *g, const ac_rank_call *c, const piece *p, i
     return rank == g->size ? p->n : p->n * rank / g->size / line * line;
 }
 
-/* The call's element i of a row, with how many of the next `most` lie behind it. */
+/* Elements of a call that are contiguous in memory: from element i on, at most `most`, up to the end of its part. */
 typedef struct {
     char *data;
     int64_t n;
@@ -71,7 +71,7 @@ static void is_done(ac_ranks *g, const piece *p) { ac_ranks_set(g, &g->lines[g->
 
 /* -- into this rank's buffer ------------------------------------------------------------------ */
 
-/* Elements from `begin` to `end` of a piece of all_reduce. */
+/* Copies elements `begin` to `end` of a piece of all_reduce into this rank's buffer. */
 static void put_run(const ac_rank_call *c, const piece *p, int64_t begin, int64_t end, char *buffer) {
     int64_t size = ac_itemsize(c->dtype);
     for (run r; begin < end; begin += r.n) {

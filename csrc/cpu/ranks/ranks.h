@@ -65,7 +65,7 @@ static inline int64_t ac_ranks_bytes(int size, int64_t buffer_bytes) {
 
 typedef enum { AC_MEET, AC_ALL_REDUCE, AC_REDUCE_SCATTER, AC_ALL_GATHER, AC_BROADCAST, AC_N_COLLECTIVES } ac_collective;
 
-/* Elements of a call that lie in one row. */
+/* Contiguous elements, such as those of one gradient. */
 typedef struct {
     char *data;
     int64_t n;
@@ -78,7 +78,8 @@ typedef struct {
     int64_t n;        /* elements: of `to` for reduce_scatter, else of `from` */
     const char *from; /* of all_reduce it may be `to` */
     char *to;         /* of all_reduce NULL: this rank does not want the result */
-    /* Of all_reduce, in place of `from` and `to`: rows of n elements in all, which the result replaces. */
+    /* For an all_reduce in place, instead of `from` and `to`: parts that have n elements together. The result replaces
+     * them. */
     const ac_rank_part *parts;
     int root;
     int divisor;
