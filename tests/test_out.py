@@ -92,11 +92,25 @@ def test_the_order_of_dimensions_in_memory_is_the_result_s():
     assert ampc.linalg.qr(matrix, out=(ampc.empty(0), ampc.empty(0))).Q.stride() == ampc.linalg.qr(matrix).Q.stride()
 
 
-def test_a_target_that_is_an_operand_is_read_first():
+@pytest.mark.parametrize("call", [
+    lambda lib, x: lib.add(x, lib.tensor([[10.0], [20.0]]), out=x), lambda lib, x: lib.cat([x, x], out=x), lambda lib, x: lib.take(x, lib.tensor([1]), out=x),
+    lambda lib, x: lib.gather(x, 0, lib.tensor([1]), out=x), lambda lib, x: lib.kthvalue(x, 1, out=(x, lib.zeros(1, dtype=lib.int64))),
+    lambda lib, x: lib.index_select(x[:2], 0, lib.tensor([0]), out=x)])
+def test_a_target_that_is_an_argument_must_have_the_result_s_shape(call):
+    x = ampc.tensor([1.0, 2.0, 3.0])
+    with pytest.raises(RuntimeError, match="`out` has shape .* shares the memory of an argument"):
+        call(ampc, x)
+    assert x.tolist() == [1, 2, 3]
+    torch = pytest.importorskip("torch")
+    with pytest.raises(RuntimeError):
+        call(torch, torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_a_target_of_the_result_s_shape_may_be_an_argument():
     x = ampc.tensor([1.0, 2.0])
-    with pytest.warns(UserWarning, match="resized"):
-        ampc.add(x, ampc.tensor([[10.0], [20.0]]), out=x)
-    assert x.tolist() == [[11, 12], [21, 22]]
+    assert ampc.add(x, 10, out=x) is x and x.tolist() == [11, 12]
+    ampc.add(x[:0], 1, out=x)  # an argument without elements has no memory to share
+    assert x.shape == (0,)
 
 
 def test_memory_of_others_does_not_grow():

@@ -60,6 +60,20 @@ static int take_shape(ac_tensor *target, const ac_tensor *result) {
     return 0;
 }
 
+/* A target that is also an argument, or shares its memory, must have the result's shape: the argument would take
+ * another shape, too. */
+static int check_apart(const ac_op_call *c, const ac_tensor *result, const ac_tensor *target) {
+    if (ac_same_shape(target, result) || ac_device_of(target) == AC_META) return 0;
+    char has[AC_SHAPE_TEXT], needs[AC_SHAPE_TEXT];
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i] && ac_shares_memory(target, c->in[i]))
+            return ac_fail(AC_RUNTIME,
+                           "%s: `out` has shape %s and shares the memory of an argument, so it cannot take the "
+                           "result's shape %s; give another tensor, or a clone() of the argument",
+                           c->info->shown, ac_shape_text(target, has), ac_shape_text(result, needs));
+    return 0;
+}
+
 static int write_out(ac_tensor *target, ac_tensor *result) {
     if (!ac_same_shape(target, result)) AC_TRY(take_shape(target, result));
     return ac_copy_into(target, result);
@@ -76,6 +90,7 @@ static int write_all(const ac_op_call *c, ac_tensor *const *targets, int n) {
     ac_autocast_resume(&outer);
     if (failed) return failed;
     for (int i = 0; i < n && !failed; i++) failed = check_written(c->info->shown, c->out[i], targets[i]);
+    for (int i = 0; i < n && !failed; i++) failed = check_apart(c, c->out[i], targets[i]);
     for (int i = 0; i < n && !failed; i++) failed = write_out(targets[i], c->out[i]);
     ac_release_results(c);
     return failed;

@@ -184,11 +184,13 @@ static const char *end_of(const ac_tensor *t) {
 }
 
 /* By addresses, as two storages may lie on the same memory: of NumPy arrays, or a part of another storage. */
+bool ac_shares_memory(const ac_tensor *a, const ac_tensor *b) {
+    return a->numel && b->numel && (const char *)ac_data(a) < end_of(b) && (const char *)ac_data(b) < end_of(a);
+}
+
 bool ac_overlaps_partly(const ac_tensor *out, const ac_tensor *in) {
-    if (!out->numel || !in->numel) return false;
-    const char *out_first = ac_data(out), *in_first = ac_data(in);
-    if (out_first >= end_of(in) || in_first >= end_of(out)) return false;
-    bool same = out->dtype == in->dtype && out_first == in_first && ac_same_shape(out, in) &&
+    if (!ac_shares_memory(out, in)) return false;
+    bool same = out->dtype == in->dtype && ac_data(out) == ac_data(in) && ac_same_shape(out, in) &&
                 memcmp(out->strides, in->strides, (size_t)in->ndim * sizeof *in->strides) == 0;
     return !same;
 }

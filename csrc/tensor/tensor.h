@@ -116,6 +116,7 @@ int ac_tensor_own_counter(ac_tensor *t) AC_CHECKED;
 
 /* True when two elements of t share memory, so that it cannot be written (expand). */
 bool ac_overlaps_itself(const ac_tensor *t);
+bool ac_shares_memory(const ac_tensor *a, const ac_tensor *b);
 /* True when writing `out` element by element while reading `in` could read what was written:
  * the memory overlaps and the views are not the same. */
 bool ac_overlaps_partly(const ac_tensor *out, const ac_tensor *in);

@@ -115,7 +115,12 @@ KNOWN: List[Known] = [
     Known("linalg.householder_product, ormqr: empty matrices have an empty gradient. torch gives None",
           lambda d: d.operator in ("linalg.householder_product", "ormqr") and d.way.endswith("gradient") and d.torch == "NoneType" and "tensor([], " in d.sample),
     Known("linalg.lstsq: every driver gives the residuals, as torch's documentation says. torch's `gelsy` leaves them out",
-          lambda d: d.operator in ("linalg.lstsq", "linalg.lstsq (grad_oriented)") and d.kind == "shape" and d.torch == "(0,)"),
+          lambda d: d.operator in ("linalg.lstsq", "linalg.lstsq (grad_oriented)")
+          and (d.kind == "shape" and d.torch == "(0,)" or d.way == "out=, strided" and "`out` must grow" in d.ampc)),
+    Known("linear_cross_entropy: in 16 bits a loss near 0 differs from float64's by the rounding of the logits, in both libraries",
+          lambda d: d.operator.startswith("nn.functional.linear_cross_entropy") and d.kind == "value" and d.dtype in ("bfloat16", "float16") and near(0, 2 ** -6)(d)),
+    Known("scaled_dot_product_attention: where one score outweighs all others, gradients of queries and keys are what is left of differences",
+          lambda d: d.operator == "nn.functional.scaled_dot_product_attention" and d.way.endswith("gradient") and d.dtype == "float64" and near(0, 1e-13)(d)),
 ]
 
 
