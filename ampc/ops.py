@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from types import ModuleType
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _C, _ops
 from ._C import Tensor
@@ -103,6 +103,9 @@ class OpOverload:
             raise RuntimeError(f"{self.name()}() is missing value for argument 'out'")
         return self.overloadpacket(*args, **kwargs)
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return getattr, (self.overloadpacket, self._overloadname)
+
     def __str__(self) -> str:
         return f"{self.overloadpacket}.{self._overloadname}"
 
@@ -129,8 +132,14 @@ class OpOverloadPacket:
         assert self._function is not None
         return self._function(*args, **kwargs)
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """A copy, and what a pickle gives, is the operator of that name."""
+        return getattr, (_namespace(self.namespace), self.__name__)
+
     def __getattr__(self, name: str) -> OpOverload:
-        if name.startswith("__") or not self._has_overload(name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if not self._has_overload(name):
             raise AttributeError(f"ops.{self}: has no overload `{name}`")
         self.__dict__[name] = made = OpOverload(self, name)
         return made
@@ -148,6 +157,9 @@ class Namespace:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return _namespace, (self.name,)
+
     def __getattr__(self, name: str) -> OpOverloadPacket:
         function = _function(name) if self.name in ("aten", "prims") and not name.startswith("__") else None
         if function is None:
@@ -158,6 +170,11 @@ class Namespace:
 
     def __repr__(self) -> str:
         return f"<namespace '{self.name}' of ampc.ops>"
+
+
+def _namespace(name: str) -> Namespace:
+    found: Namespace = getattr(sys.modules[__name__], name)
+    return found
 
 
 class _Classes:

@@ -501,3 +501,12 @@ def test_the_scaler_of_sharded_modules(torch):
         scaler.step(opt)
         scaler.update()
         assert scaler.get_scale() == scale and p.tolist() == [0.5, 0.5]
+
+
+def test_operators_by_name_are_copied_and_pickled_as_themselves():
+    import copy
+    import pickle
+
+    for each in (ampc.ops.aten, ampc.ops.aten.add, ampc.ops.aten.add.Tensor, ampc.ops.other):
+        for again in (copy.copy(each), copy.deepcopy([each])[0], pickle.loads(pickle.dumps(each))):
+            assert again is each
