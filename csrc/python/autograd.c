@@ -420,22 +420,40 @@ static PyObject *name_of_node(const ac_node *n) {
     return PyUnicode_FromFormat("%sBackward0", words);
 }
 
-/* Borrowed: the class of nodes of that name, made when it is new. What draws a graph prints its name. */
-static PyTypeObject *class_of_nodes(PyObject *name) {
-    PyObject *found = PyDict_GetItemWithError(ac_py->node_classes, name);
+/* new: a class of nodes. What draws a graph prints its name. */
+static PyObject *new_class(PyObject *name) {
+    return PyObject_CallFunction((PyObject *)&PyType_Type, "O(O){s:(),s:s}", name, (PyObject *)ac_py->node, "__slots__",
+                                 "__module__", "ampc.autograd");
+}
+
+/* Borrowed: the class of the nodes of a Function, whose own attribute it is, as in torch: it lives as long. */
+static PyTypeObject *class_of_function(const ac_node *n) {
+    PyTypeObject *function = Py_TYPE((PyObject *)n->py);
+    PyObject *found = PyDict_GetItemWithError(function->tp_dict, ac_py->backward_cls);
     if (found || PyErr_Occurred()) return (PyTypeObject *)found;
-    found = PyObject_CallFunction((PyObject *)&PyType_Type, "O(O){s:(),s:s}", name, (PyObject *)ac_py->node,
-                                  "__slots__", "__module__", "ampc.autograd");
-    int failed = !found || PyDict_SetItem(ac_py->node_classes, name, found) < 0;
-    Py_XDECREF(found); /* the dictionary holds it */
-    return failed ? NULL : (PyTypeObject *)found;
+    PyObject *name = name_of_node(n), *made = name ? new_class(name) : NULL;
+    int failed = !made || PyType_Type.tp_setattro((PyObject *)function, ac_py->backward_cls, made) < 0;
+    Py_XDECREF(name);
+    Py_XDECREF(made); /* the Function holds it */
+    return failed ? NULL : (PyTypeObject *)made;
+}
+
+/* Borrowed: the class of nodes of a name, made when it is new. */
+static PyTypeObject *class_of_nodes(const ac_node *n) {
+    if (n->py) return class_of_function(n);
+    PyObject *name = name_of_node(n), *found = name ? PyDict_GetItemWithError(ac_py->node_classes, name) : NULL;
+    if (name && !found && !PyErr_Occurred() && (found = new_class(name))) {
+        int failed = PyDict_SetItem(ac_py->node_classes, name, found) < 0;
+        Py_DECREF(found); /* the dictionary holds it */
+        if (failed) found = NULL;
+    }
+    Py_XDECREF(name);
+    return (PyTypeObject *)found;
 }
 
 static PyObject *wrap_node(ac_node *node, int index) { /* steals */
-    PyObject *name = name_of_node(node);
-    PyTypeObject *type = name ? class_of_nodes(name) : NULL;
+    PyTypeObject *type = class_of_nodes(node);
     PyNode *self = type ? (PyNode *)type->tp_alloc(type, 0) : NULL;
-    Py_XDECREF(name);
     if (!self) ac_node_release(node);
     else self->node = node, self->index = index;
     return (PyObject *)self;
@@ -451,8 +469,20 @@ static PyObject *grad_fn(PyObject *module, PyObject *o) {
     return wrap_node(edge.node, edge.index);
 }
 
+/* As a tensor does, it shows what its node holds where it alone keeps that alive. A cycle through them is broken at the
+ * dict of hooks or the context, which are collected themselves. */
+static int node_traverse(PyObject *o, visitproc visit, void *arg) {
+    const ac_node *n = ((PyNode *)o)->node;
+    Py_VISIT(Py_TYPE(o));
+    if (!n || n->refs > 1) return 0;
+    Py_VISIT((PyObject *)n->py);
+    Py_VISIT((PyObject *)n->hooks);
+    return 0;
+}
+
 static void node_dealloc(PyObject *o) {
     PyTypeObject *type = Py_TYPE(o);
+    PyObject_GC_UnTrack(o);
     if (((PyNode *)o)->node) ac_node_release(((PyNode *)o)->node);
     type->tp_free(o);
     Py_DECREF(type);
@@ -541,16 +571,13 @@ static PyGetSetDef node_getset[] = {
 static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."},
                                      {"_saved", node_saved, METH_O, "The tensor that is kept under a name."},
                                      {NULL, NULL, 0, NULL}};
-static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},
-                                   {Py_tp_hash, node_hash},
-                                   {Py_tp_setattro, node_set},
-                                   {Py_tp_richcompare, node_compare},
-                                   {Py_tp_getset, node_getset},
-                                   {Py_tp_methods, node_methods},
-                                   {0, NULL}};
-static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                node_slots};
+static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},     {Py_tp_traverse, node_traverse},
+                                   {Py_tp_hash, node_hash},           {Py_tp_setattro, node_set},
+                                   {Py_tp_richcompare, node_compare}, {Py_tp_getset, node_getset},
+                                   {Py_tp_methods, node_methods},     {0, NULL}};
+static PyType_Spec node_spec = {
+    "ampc.autograd.Node", sizeof(PyNode), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC, node_slots};
 
 static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"_backward", backward, METH_VARARGS, NULL},
@@ -583,7 +610,9 @@ int ac_autograd_init(PyObject *module) {
     ac_grad_hooks.free_saved = free_saved;
     ac_py->node = (PyTypeObject *)PyType_FromModuleAndSpec(module, &node_spec, NULL);
     ac_py->node_classes = PyDict_New();
-    if (!ac_py->node_classes || !ac_py->node || PyModule_AddObjectRef(module, "Node", (PyObject *)ac_py->node) < 0)
+    ac_py->backward_cls = PyUnicode_InternFromString("_backward_cls");
+    if (!ac_py->backward_cls || !ac_py->node_classes || !ac_py->node ||
+        PyModule_AddObjectRef(module, "Node", (PyObject *)ac_py->node) < 0)
         return -1;
     return PyModule_AddFunctions(module, functions);
 }

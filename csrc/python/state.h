@@ -45,6 +45,7 @@ typedef struct {
     PyObject *no_tensor, *no_number, *wrong_out, *no_gpu; /* ampc._C.NoTensor, NoNumber, WrongOut and NoGPU */
     PyObject *functions;                                  /* name -> function, also for pickling */
     PyObject *node_classes;                               /* name -> class of a grad_fn */
+    PyObject *backward_cls;                               /* interned: a Function's attribute, the class of its nodes */
     PyObject *anomaly; /* what looks at the gradients of each backward, or NULL; of the whole process, as in torch */
     PyObject *told;    /* what who waits for a GPU next is raised, or NULL */
 } ac_py_state;
