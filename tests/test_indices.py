@@ -338,6 +338,18 @@ def test_gather_scatter_and_indexing_over_long_and_short_runs(dtype, turned):
         assert run(torch) == run(ampc)
 
 
+@pytest.mark.parametrize("equation, left, right", [
+    ("ij,jk->ik", (2, 1), (1, 2)), ("ij,jk->", (2, 1), (1, 2)), ("ij,jk->i", (2, 1), (1, 2)), ("bij,bjk->bik", (5, 2, 1), (5, 1, 2)), ("ij,jk->ik", (0, 1), (1, 2)),
+    ("ij,jk->ik", (2, 1), (3, 2)), ("i,i->", (1,), (1,)), ("ii,i->", (1, 1), (1,)), ("ij,j->ij", (2, 3), (3,)), (",->", (), ())])
+@pytest.mark.parametrize("dtypes", [("float32", "float64"), ("float16", "bfloat16"), ("bool", "int32"), ("float32", "float32")])
+def test_einsum_over_sizes_of_1_sums_nothing(equation, left, right, dtypes):
+    def run(lib):
+        x, y = (lib.full(shape, 3.0).to(getattr(lib, dtype)) for shape, dtype in zip((left, right), dtypes))
+        found = lib.einsum(equation, x, y)
+        return found
+    same(run)
+
+
 # -- indices below 0 -------------------------------------------------------------------------------------
 
 VECTOR, MATRIX, ENDS = ampc.arange(5.0, device=DEVICE), ampc.arange(12.0, device=DEVICE).reshape(3, 4), ampc.tensor([0, -1], device=DEVICE)

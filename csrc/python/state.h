@@ -24,6 +24,12 @@ typedef struct {
     PyObject_HEAD ac_dtype dtype;
 } PyDtype;
 
+/* A grad_fn. */
+typedef struct {
+    PyObject_HEAD ac_node *node;
+    int index;
+} PyNode;
+
 enum { AC_REGION_WORDS = 4 };
 
 /* The module's state. */
@@ -115,6 +121,7 @@ PyObject *ac_dims_object(const int64_t *v, int64_t n); /* ampc.Size */
 int ac_functions_init(PyObject *module);
 int ac_dtype_type_init(PyObject *module);
 int ac_autograd_init(PyObject *module);
+int ac_node_type_init(PyObject *module);
 int ac_amp_init(PyObject *module);
 int ac_autocast_init(PyObject *module);
 int ac_provenance_init(PyObject *module);
