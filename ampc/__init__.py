@@ -307,4 +307,4 @@ if _wanted == "1":  # around the whole script, of this thread
     from .doctor.nonfinite import Doctor as _Doctor
 
     _doctor = _Doctor().__enter__()
-    _atexit.register(lambda: print(f"ampc.doctor: {_doctor.report()}", file=_sys.stderr))
+    _atexit.register(lambda: print(f"ampc.doctor: {_doctor.closing()}", file=_sys.stderr))

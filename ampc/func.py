@@ -87,13 +87,29 @@ def _settled(tree: Any, own: Sequence[Tensor], outer: bool) -> Any:
     return tree_unflatten([t if not isinstance(t, Tensor) or live and _reaches([t], ids) else t.detach() for t in tensors], spec)
 
 
+def _positions(argnums: ArgNums, given: int) -> Tuple[int, ...]:
+    """The arguments meant, from 0 on, of those given by position."""
+    numbers = (argnums,) if isinstance(argnums, int) else argnums
+    if not isinstance(numbers, tuple) or not all(isinstance(n, int) for n in numbers):
+        raise RuntimeError(f"argnums must be an int or a tuple of ints, got {argnums!r}")
+    if not numbers:
+        raise RuntimeError("argnums must not be empty: name an argument to differentiate by, such as argnums=0")
+    for n in numbers:
+        if not -given <= n < given:
+            raise RuntimeError(f"argnums names argument {n}, but the function was called with {given} positional arguments")
+    places = tuple(n % given for n in numbers)
+    if len(set(places)) < len(places):
+        raise RuntimeError(f"argnums must name each argument once, got {argnums!r}, which is {places} counted from 0")
+    return places
+
+
 def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
     """A function of the same arguments that returns (gradients, value). ``func`` must return a single number.
 
     The gradients have the structure of the arguments numbered ``argnums``. With ``has_aux``, func returns (value, more) and the result is
     (gradients, (value, more)). Both can be differentiated with respect to other tensors that func uses, such as parameters."""
     def call(*args: Any, **kwargs: Any) -> Any:
-        indices = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        indices = _positions(argnums, len(args))
         outer = _C.is_grad_enabled()
         with enable_grad():
             parts, given = [_leaves(args[p], outer) for p in indices], list(args)
@@ -198,7 +214,7 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
     """A function that gives the Jacobian of func's result by the arguments numbered ``argnums``, [*result, *argument]. Of several results,
     and for a structure of arguments, it is a structure of them. With ``has_aux``, func returns (result, more), and so does the function."""
     def call(*args: Any, **kwargs: Any) -> Any:
-        indices = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        indices = _positions(argnums, len(args))
 
         def inner(*chosen: Any) -> Any:
             given = list(args)

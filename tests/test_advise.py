@@ -1,6 +1,8 @@
 """doctor.advise: what it measures, what it leaves as it was, and how it chooses."""
 
 import math
+import os
+import pathlib
 import subprocess
 import sys
 
@@ -383,12 +385,12 @@ def test_a_script_resumes_from_the_checkpoint_that_was_there(folder_of_saves):
     found = advise_script("train.py", [], 20)
     assert all(len(t.losses) == 5 for t in found.trials.values()) and contents(folder_of_saves) == before
     torch.save({"step": 11}, "last.pt")
-    with pytest.raises(RuntimeError, match="without a backward pass. If it resumes from the checkpoint of an earlier run"):
+    with pytest.raises(RuntimeError, match="ended without a backward pass, so that there was nothing to measure. If it resumes from the checkpoint of an earlier run"):
         advise_script("train.py", [], 20)
 
 
 @pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
-@pytest.mark.parametrize("use", ['shutil.copyfile("ck.pt", "best.pt")', 'os.replace("ck.pt", "best.pt")', 'os.remove("ck.pt")', 'open("ck.pt", "rb")'])
+@pytest.mark.parametrize("use", ['os.replace("ck.pt", "best.pt")', 'os.remove("ck.pt")', 'open("ck.pt", "rb")'])
 def test_an_older_file_is_not_taken_for_the_one_that_was_left_out(tmp_path, monkeypatch, use):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("import os, shutil" + BREAKS.format(f'torch.save({{}}, "ck.pt"); {use}'))
@@ -406,3 +408,38 @@ def test_a_temporary_file_of_the_script_is_written(tmp_path):
     path.write_text("import os, tempfile" + BREAKS.format(
         "f = tempfile.NamedTemporaryFile(); torch.save(model.state_dict(), f.name); assert os.path.getsize(f.name); torch.load(f)"))
     assert not advise_script(str(path), [], 6).left_out
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_files_that_were_left_out_are_moved_copied_and_removed_among_themselves(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "train.py").write_text("import os, pathlib, shutil" + BREAKS.format("""torch.save({"step": i}, "ck.tmp"); os.replace("ck.tmp", "ck.pt")
+        shutil.copy("ck.pt", "best.pt"); assert shutil.copy2("best.pt", "folder") == os.path.join("folder", "best.pt")
+        shutil.copyfile(pathlib.Path("ck.pt"), "again.pt"); shutil.move("again.pt", "moved.pt")
+        assert all(torch.load(name)["step"] == i for name in ("ck.pt", "best.pt", "folder/best.pt", "moved.pt"))
+        os.remove("moved.pt"); os.unlink("folder/best.pt")
+        open("notes.txt", "w").close(); os.rename("notes.txt", "notes.old"); shutil.copy("notes.old", "notes.txt"); os.remove("notes.old")"""))
+    torch.save({"step": 100}, "ck.pt")
+    torch.save({"step": 50}, "best.pt")
+    before = contents(tmp_path)
+    assert set(advise_script("train.py", [], 6).left_out) == {"ck.pt", "best.pt"}
+    assert contents(tmp_path) == {**before, pathlib.Path("notes.txt"): b""}
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_a_script_that_fails_because_its_training_has_ended_already(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("""import torch
+for _ in range(torch.load("last.pt")["epoch"], 3):
+    loss = torch.nn.Linear(2, 1)(torch.ones(2)).sum()
+    loss.backward()
+print(loss.item())
+""")
+    torch.save({"epoch": 3}, "last.pt")
+    with pytest.raises(RuntimeError, match="(?s)failed .exit status 1. without a backward pass.*may have ended the training already.*NameError"):
+        advise_script("train.py", [], 2)
+    torch.save({"epoch": 2}, "last.pt")
+    (tmp_path / "train.py").write_text((tmp_path / "train.py").read_text() + "raise KeyError('later')\n")
+    with pytest.raises(RuntimeError, match="(?s)^train.py failed in float32 .exit status 1.\n.*KeyError: 'later'"):
+        advise_script("train.py", [], 2)

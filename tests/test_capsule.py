@@ -125,3 +125,26 @@ def test_the_command(tmp_path):
     done = command(str(tmp_path / "text"), "--script", str(script))
     assert done.returncode == 2 and "not a capsule" in done.stderr and "Traceback" not in done.stderr
     assert command(str(tmp_path / "absent"), "--script", str(script)).returncode == 2
+
+
+@pytest.mark.skipif(ON_GPU, reason="the process is on the CPU")
+def test_a_script_that_trains_while_it_is_imported_is_stopped(tmp_path):
+    """Of a script without a guard, what was defined before its training is used, and nothing is trained or written."""
+    capsules, _ = train(tmp_path)
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT[:SCRIPT.index("if __name__")] + """
+model = make_model()
+try:
+    for step in range(10**9):
+        loss = loss_of(model, {"x": torch.ones(4, 8), "power": 2})
+        loss.backward()
+        open("trained", "w").close()
+except Exception:
+    pass
+""")
+    done = subprocess.run([sys.executable, "-m", "ampc.cli", "replay", capsules.written[0], "--script", str(script)], capture_output=True, text=True, cwd=tmp_path, timeout=100)
+    assert done.returncode == 0 and done.stdout.splitlines()[1].startswith("float32   loss "), done.stderr
+    assert "train.py trains while it is imported; it was stopped at its first backward pass" in done.stderr and not (tmp_path / "trained").exists()
+    script.write_text("import torch\ntorch.ones(1, requires_grad=True).sum().backward()\ndef make_model():\n    pass\n")
+    done = subprocess.run([sys.executable, "-m", "ampc.cli", "replay", capsules.written[0], "--script", str(script)], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2 and "trains while it is imported" in done.stderr and "has no function make_model" in done.stderr

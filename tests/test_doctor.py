@@ -563,5 +563,27 @@ def test_around_a_script(tmp_path, how):
     assert "ampc.doctor: " in done.stderr and "train.py:3: log returned inf" in done.stderr, done.stderr
 
 
+@pytest.mark.skipif(DEVICE != "cpu", reason="one way is enough")
+@pytest.mark.parametrize("silent", [False, True])
+def test_the_end_of_a_script_does_not_say_again_what_warnings_have_said(tmp_path, silent):
+    (tmp_path / "train.py").write_text(f"""import torch, warnings
+if {silent}:
+    warnings.simplefilter("ignore")
+layer = torch.nn.Linear(1, 1)
+optimizer, scaler = torch.optim.SGD(layer.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=64.0)
+scaler.scale(layer(torch.ones(1)).sum()).backward()
+torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+torch.log(torch.zeros(3)).sum().item()
+""")
+    done = subprocess.run([sys.executable, "-m", "ampc.cli", "run", "--doctor", "train.py"], capture_output=True, text=True, cwd=tmp_path)
+    end = done.stderr[done.stderr.index("ampc.doctor: "):].splitlines()
+    assert done.returncode == 0 and done.stderr.count("fix: ") == (2 if silent else 1), done.stderr
+    if silent:
+        assert end[0].startswith("ampc.doctor: train.py:8: log returned inf") and any("[clip-scaled-gradients] clip_grad_norm_ is called" in line for line in end)
+    else:
+        assert end[0] == "ampc.doctor: 2 findings, of which the warnings above say more:" and len(end) == 3
+        assert end[1].startswith("  train.py:8: log returned inf") and end[2].startswith("  train.py:7: [clip-scaled-gradients] gradients are clipped")
+
+
 def test_what_is_exported():
     assert doctor.Doctor is Doctor and callable(doctor) and issubclass(DoctorError, FloatingPointError) and ampc.doctor is doctor

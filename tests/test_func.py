@@ -250,3 +250,20 @@ def test_what_comes_with_a_result_is_asked_for():
     for derivative in (func.jacrev(ampc.sin, has_aux=True), lambda t: func.jvp(ampc.sin, (t,), (t,), has_aux=True)):
         with pytest.raises(RuntimeError, match="two things"):
             derivative(ampc.ones(2))
+
+
+@pytest.mark.parametrize("name", ["grad", "grad_and_value", "jacrev", "jacfwd", "hessian"])
+@pytest.mark.parametrize("argnums, words", [((0, 0), "each argument once"), ((0, -2), "each argument once"), ((), "must not be empty"), (5, "names argument 5"),
+                                            ((0, -3), "names argument -3"), ("0", "an int or a tuple of ints")])
+def test_argnums_that_name_no_arguments_are_told_of(name, argnums, words):
+    with pytest.raises(RuntimeError, match=words):
+        getattr(ampc.func, name)(lambda a, b: (a * b).sum(), argnums=argnums)(ampc.ones(2), ampc.ones(2))
+    torch = pytest.importorskip("torch")
+    with pytest.raises(RuntimeError):
+        getattr(torch.func, name)(lambda a, b: (a * b).sum(), argnums=argnums)(torch.ones(2), torch.ones(2))
+
+
+def test_argnums_from_the_end():
+    x, y = ampc.tensor([1.0, 2.0]), ampc.tensor([3.0, 4.0])
+    by_y, by_x = ampc.func.grad(lambda a, b: (a * a * b).sum(), argnums=(-1, 0))(x, y)
+    assert by_y.tolist() == [1.0, 4.0] and by_x.tolist() == [6.0, 16.0]

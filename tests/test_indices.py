@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 from test_corners import same
+from where import DEVICE, settled
 
 import ampc
+import ampc.nn.functional as F
 from ampc.autograd import gradcheck, gradgradcheck
 
 torch = pytest.importorskip("torch")
@@ -334,3 +336,71 @@ def test_gather_scatter_and_indexing_over_long_and_short_runs(dtype, turned):
             z = x.clone().index_put_(tuple(places), lib.ones(2, 530).to(x.dtype), accumulate=dtype not in ("bool", "bfloat16"))
             return [t.double().tolist() for t in (*found, y, z)]
         assert run(torch) == run(ampc)
+
+
+@pytest.mark.parametrize("equation, left, right", [
+    ("ij,jk->ik", (2, 1), (1, 2)), ("ij,jk->", (2, 1), (1, 2)), ("ij,jk->i", (2, 1), (1, 2)), ("bij,bjk->bik", (5, 2, 1), (5, 1, 2)), ("ij,jk->ik", (0, 1), (1, 2)),
+    ("ij,jk->ik", (2, 1), (3, 2)), ("i,i->", (1,), (1,)), ("ii,i->", (1, 1), (1,)), ("ij,j->ij", (2, 3), (3,)), (",->", (), ())])
+@pytest.mark.parametrize("dtypes", [("float32", "float64"), ("float16", "bfloat16"), ("bool", "int32"), ("float32", "float32")])
+def test_einsum_over_sizes_of_1_sums_nothing(equation, left, right, dtypes):
+    def run(lib):
+        x, y = (lib.full(shape, 3.0).to(getattr(lib, dtype)) for shape, dtype in zip((left, right), dtypes))
+        found = lib.einsum(equation, x, y)
+        return found
+    same(run)
+
+
+# -- indices below 0 -------------------------------------------------------------------------------------
+
+VECTOR, MATRIX, ENDS = ampc.arange(5.0, device=DEVICE), ampc.arange(12.0, device=DEVICE).reshape(3, 4), ampc.tensor([0, -1], device=DEVICE)
+ROW = ampc.tensor([[-1, 0, 1, 2]], device=DEVICE)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: MATRIX.gather(0, ROW), lambda: ampc.tensor(3.0, device=DEVICE).gather(0, ampc.tensor(-1, device=DEVICE)),
+    lambda: MATRIX.clone().requires_grad_().gather(0, ROW), lambda: ampc.take_along_dim(MATRIX, ROW),
+    lambda: MATRIX.scatter(0, ROW, MATRIX), lambda: MATRIX.scatter(0, ROW, 1.0), lambda: MATRIX.clone().scatter_(0, ROW, MATRIX),
+    lambda: MATRIX.scatter(0, ROW, MATRIX, reduce="multiply"), lambda: MATRIX.scatter(0, ROW, MATRIX, reduce="add"),
+    lambda: MATRIX.scatter_add(0, ROW, MATRIX), lambda: MATRIX.scatter_reduce(0, ROW, MATRIX, "amax"), lambda: MATRIX.scatter_reduce(0, ROW, MATRIX, "mean"),
+    lambda: VECTOR.index_select(0, ENDS), lambda: MATRIX.index_select(1, ENDS), lambda: MATRIX.t().index_select(0, ENDS),
+    lambda: VECTOR.index_add(0, ENDS, VECTOR[:2]), lambda: MATRIX.index_add(1, ENDS, MATRIX[:, :2]), lambda: MATRIX.index_add(1, ENDS, MATRIX[:, :2], alpha=2),
+    lambda: VECTOR.index_copy(0, ENDS, VECTOR[:2]), lambda: VECTOR.index_reduce(0, ENDS, VECTOR[:2], "prod"),
+    lambda: F.embedding(ENDS, MATRIX), lambda: F.cross_entropy(MATRIX[:2], ENDS), lambda: F.nll_loss(MATRIX[:2], ENDS),
+    lambda: ampc.searchsorted(VECTOR[:2], VECTOR[:1], sorter=ENDS),
+])
+def test_what_takes_places_does_not_count_them_from_the_end(call):
+    """As in torch, whose words would be lost where a missing place is marked by -1."""
+    with pytest.raises(IndexError, match=r"-1"):
+        call()
+        settled()
+
+
+def test_what_indexes_counts_from_the_end():
+    for name, arguments in {"take": (ENDS,), "index_fill": (0, ENDS, 7.0), "put": (ENDS, VECTOR[:2]), "index_put": ((ENDS,), VECTOR[:2])}.items():
+        theirs = [torch.tensor(a.tolist()) if isinstance(a, ampc.Tensor) else (torch.tensor(ENDS.tolist()),) if isinstance(a, tuple) else a for a in arguments]
+        assert getattr(VECTOR, name)(*arguments).tolist() == getattr(torch.arange(5.0), name)(*theirs).tolist(), name
+    theirs = torch.take_along_dim(torch.arange(12.0).reshape(3, 4), torch.tensor(ROW.tolist()), 0)
+    assert ampc.take_along_dim(MATRIX, ROW, 0).tolist() == theirs.tolist()
+    with pytest.raises(IndexError, match="-4"):  # torch takes it modulo the size
+        ampc.take_along_dim(MATRIX, ROW - 3, 0)
+        settled()
+
+
+def test_the_hint_about_indices_below_0():
+    with pytest.raises(IndexError, match="indices below 0 do not count from the end: add the size"):
+        MATRIX.gather(0, ROW)
+        settled()
+    with pytest.raises(IndexError, match=r"index -9 is out of range[^;]*$"):
+        MATRIX.gather(0, ROW - 8)
+        settled()
+
+
+# -- numbers that are searched for ------------------------------------------------------------------------
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_number_beyond_the_dtype_is_searched_for_as_an_infinity(dtype):
+    def run(lib: Any) -> Any:
+        rows = lib.tensor([-1.0, 0.5, 2.0, float("inf")]).to(getattr(lib, dtype))
+        numbers = (1e300, -1e300, 7e4, 0.5, 3, float("inf"), float("-inf"), float("nan"))
+        return [(lib.searchsorted(rows, n, right=r).item(), lib.bucketize(n, rows, right=r).item()) for n in numbers for r in (False, True)]
+    assert run(torch) == run(ampc)

@@ -216,3 +216,13 @@ def test_without_matplotlib_the_page_says_so(monkeypatch):
     assert "no picture: install matplotlib" in scaler.report()._repr_html_()
     with pytest.raises(ImportError):
         scaler.report().save("x.png")
+
+
+@pytest.mark.parametrize("scale, words", [(2.0, "it was 16, 4.1e+03 times below float16's largest number"), (65536.0, "it was 5.24e+05, which float32 holds; float16 would hold up to 65504")])
+def test_the_report_on_a_good_step_is_no_overflow(scale, words):
+    p = ampc.nn.Parameter(ampc.ones(2))
+    optimizer, scaler = ampc.optim.SGD([p], lr=0.1), ampc.amp.GradScaler("cpu", init_scale=scale)
+    scaler.scale((p * 8.0).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert words in str(scaler.report()) and "0 skipped" in str(scaler.report())

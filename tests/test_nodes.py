@@ -1,6 +1,8 @@
 """Nodes of the graph as torch shows them: their classes and names, what they keep, what hangs on them."""
 
+import gc
 import warnings
+import weakref
 
 import pytest
 
@@ -86,3 +88,85 @@ def test_a_node_has_what_its_function_noted(torch):
         with pytest.raises(AttributeError, match="nothing"):
             other.nothing = 1
         assert not hasattr(other, "nothing")
+
+
+# -- what is collected ------------------------------------------------------------------------------------
+
+class Held:
+    """What hangs in a cycle."""
+
+
+class Keeps(ampc.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, held):
+        ctx.held = held
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2, None
+
+
+def hook_and_node(held):
+    held.node = (ampc.ones(2, requires_grad=True) * 2).grad_fn
+    held.node.register_hook(lambda given, got: held)
+
+
+def prehook_and_node(held):
+    held.node = (ampc.ones(2, requires_grad=True) * 2).grad_fn
+    held.node.register_prehook(lambda got: held)
+
+
+def node_and_its_metadata(held):
+    held.node = (ampc.ones(2, requires_grad=True) * 2).grad_fn
+    held.node.metadata["held"] = held
+
+
+def context_and_node(held):
+    held.node = Keeps.apply(ampc.ones(2, requires_grad=True), held).grad_fn
+
+
+def context_and_result(held):
+    held.result = Keeps.apply(ampc.ones(2, requires_grad=True), held)
+
+
+@pytest.mark.parametrize("tie", [hook_and_node, prehook_and_node, node_and_its_metadata, context_and_node, context_and_result])
+def test_cycles_through_a_node_are_collected(tie):
+    held = Held()
+    found = weakref.ref(held)
+    tie(held)
+    del held
+    gc.collect()
+    assert found() is None
+
+
+def test_a_cycle_that_somebody_holds_stays():
+    held = Held()
+    x = ampc.ones(2, requires_grad=True)
+    y = Keeps.apply(x, held)
+    held.node, found = y.grad_fn, weakref.ref(held)
+    del held
+    gc.collect()
+    y.sum().backward()
+    assert found() is not None and found().node == y.grad_fn and x.grad.tolist() == [2, 2]
+
+
+def test_the_classes_of_a_function_that_is_gone_are_collected():
+    gone = []
+    for _ in range(3):
+        class Once(Keeps):
+            pass
+        node = Once.apply(ampc.ones(2, requires_grad=True), None).grad_fn
+        assert type(node) is Once._backward_cls and type(node).__name__ == "OnceBackward" and type(node).__module__ == "ampc.autograd"
+        gone += [weakref.ref(Once), weakref.ref(type(node))]
+        del Once, node
+    gc.collect()
+    assert [found() for found in gone] == [None] * 6
+
+
+def test_each_function_has_a_class_of_nodes():
+    x = ampc.ones(2, requires_grad=True)
+    one, another = (type("Same", (Keeps,), {}) for _ in range(2))
+    nodes = [f.apply(x, None).grad_fn for f in (Keeps, one, one, another)]
+    assert [type(n).__name__ for n in nodes] == ["KeepsBackward", "SameBackward", "SameBackward", "SameBackward"]
+    assert type(nodes[1]) is type(nodes[2]) is not type(nodes[3])

@@ -581,3 +581,18 @@ def test_hooks_and_options_as_torchs(torch, what):
         return notes
 
     assert outcome(ampc) == outcome(torch)
+
+
+@pytest.mark.parametrize("state, kind, words", [
+    (lambda m, o: m.state_dict(), KeyError, r"has \['weight', 'bias'\] and lacks \['param_groups', 'state'\]; load what an optimizer's state_dict"),
+    (lambda m, o: {"epoch": 3, "optim": o.state_dict(), "model": m.state_dict()}, KeyError, "lacks .*pass its part 'optim'"),
+    (lambda m, o: {}, KeyError, r"has \[\] and lacks"), (lambda m, o: {"state": {}}, KeyError, r"lacks \['param_groups'\]"),
+    (lambda m, o: {"param_groups": o.state_dict()["param_groups"]}, KeyError, r"lacks \['state'\]"),
+    (lambda m, o: None, TypeError, "got NoneType"), (lambda m, o: "last.pt", TypeError, "got str"), (lambda m, o: o, TypeError, "got Adam"), (lambda m, o: [], TypeError, "got list")])
+def test_a_state_that_is_no_optimizers_is_told_of(state, kind, words):
+    model = ampc.nn.Linear(2, 2)
+    optimizer = ampc.optim.Adam(model.parameters())
+    before = repr(optimizer.state_dict())
+    with pytest.raises(kind, match=words):
+        optimizer.load_state_dict(state(model, optimizer))
+    assert repr(optimizer.state_dict()) == before

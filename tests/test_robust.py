@@ -512,3 +512,28 @@ def test_import_is_light():
         print("numpy" in sys.modules, "torch" in sys.modules, threading.active_count())
     """)
     assert out.split() == ["False", "False", "1"]
+
+
+# -- integers --------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+def test_integers_wrap(dtype):
+    """Modulo 2**bits, as torch's do. Under the sanitizers (make debug) an overflow in C would end the process."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    a = np.resize(np.array([low, high, high, low, low + 1, 3], dtype), (48, 70))
+    x = ampc.tensor(a, device=DEVICE)
+    whole = a.astype(np.int64)
+    same = {
+        "sum": (x.sum(), whole.sum()), "columns": (x.sum(0), whole.sum(0)), "rows": (x.sum(1), whole.sum(1)), "into": (x.sum(0, dtype=x.dtype), whole.sum(0).astype(dtype)),
+        "prod": (x.prod(1), whole.prod(1)), "prods": (x.prod(0), whole.prod(0)), "cumsum": (x.cumsum(0), whole.cumsum(0)), "cumprod": (x.cumprod(1), whole.cumprod(1)),
+        "add": (x + x, a + a), "alpha": (x.add(x, alpha=3), a + a * np.array(3, dtype)), "sub": (-x - x, -a - a), "mul": (x * x, a * a), "neg": (-x, -a), "abs": (x.abs(), np.abs(a)),
+        "square": (x.square(), a * a), "pow": (x ** 5, a * a * a * a * a), "matmul": (x @ x.t(), a @ a.T), "dot": (x[0].dot(x[1]), np.dot(a[0], a[1])), "mv": (x @ x[0], a @ a[0]),
+        "trace": (x.trace(), whole.trace()), "diff": (x.diff(), np.diff(a)), "addcmul": (x.addcmul(x, x, value=2), a + a * a * np.array(2, dtype)),
+        "index_add": (x.index_add(0, ampc.zeros(48, dtype=ampc.int64, device=DEVICE), x)[0], (whole.sum(0) + whole[0]).astype(dtype)),
+        "scatter_add": (x.scatter_add(0, ampc.zeros(48, 70, dtype=ampc.int64, device=DEVICE), x)[0], (whole.sum(0) + whole[0]).astype(dtype)),
+        "arange": (ampc.arange(0, 6, device=DEVICE) * high, np.arange(6) * np.int64(high)), "shift": (x << 3, a << np.array(3, dtype)), "cross": (x[:, :3].cross(x[:, 1:4]), np.cross(a[:, :3], a[:, 1:4])),
+    }
+    if low:
+        same |= {"floor_divide": (x // -1, -a), "remainder": (x % -1, a * 0), "fmod": (x.fmod(-1), a * 0), "gcd": (x.gcd(x), np.abs(a)), "trunc": (x.div(-1, rounding_mode="trunc"), -a)}
+    for name, (ours, wrapped) in same.items():
+        assert ours.tolist() == wrapped.tolist(), name

@@ -90,6 +90,8 @@ def test_whoever_looks_for_torch_finds_ampc(tmp_path):
         kinds = torch.Tensor, torch.utils.data.DataLoader, torch.utils.data.Dataset  # libraries that do not import torch know these by their module
         assert [k.__module__ for k in kinds] == ["torch", "torch.utils.data.dataloader", "torch.utils.data.dataset"]
         assert all(pickle.loads(pickle.dumps(k)) is k for k in kinds) and torch.utils.data.Subset.__module__ == "ampc.utils.data.dataset"
+        dtypes = [d for d in vars(ampc._C).values() if isinstance(d, torch.dtype)]
+        assert dtypes and all(pickle.loads(pickle.dumps(d)) is d for d in dtypes) and b"torch" in pickle.dumps(torch.half) and b"ampc" not in pickle.dumps(torch.half)
         assert [str(d) for d in (torch.float32, torch.bool, torch.complex64)] == ["torch.float32", "torch.bool", "torch.complex64"]
         assert repr(torch.ones(1, 2).shape) == "torch.Size([1, 2])" and "dtype=torch.float64" in repr(torch.ones(1, dtype=torch.float64))
         assert str(torch.strided) == "torch.strided" and str(torch.channels_last) == "torch.channels_last"

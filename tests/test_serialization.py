@@ -441,3 +441,17 @@ def test_an_open_file_is_whole_after_save(tmp_path):
         with open(tmp_path / form, "wb") as f:
             ampc.save({"x": ampc.ones(2)}, f, format=form)
             assert ampc.load(tmp_path / form)["x"].tolist() == [1, 1]
+
+
+def test_pickled_dtypes_are_names_of_their_module():
+    import copy
+
+    torch = pytest.importorskip("torch")
+    dtypes = {name: d for name, d in vars(ampc._C).items() if isinstance(d, ampc.dtype)}
+    assert "bfloat16" in dtypes
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert all(pickle.loads(pickle.dumps(d, protocol)) is d for d in dtypes.values())
+    for name, d in dtypes.items():
+        assert copy.copy(d) is d and copy.deepcopy([d])[0] is d
+        as_torch = pickle.dumps(d, 0).replace(b"campc\n", b"ctorch\n")  # as ampc run writes it
+        assert pickle.loads(as_torch) is getattr(torch, name)

@@ -294,3 +294,18 @@ def test_nothing_of_this_is_loaded_with_ampc():
     names = [*(f"ampc.utils.{n}" for n in ampc.utils.__all__), "ampc._tensor.foreach", "ampc._utils", "ampc.overrides", "ampc.nn.utils.prune", "ampc.nn.utils.stateless", "timeit"]
     done = subprocess.run([sys.executable, "-c", f"import sys, ampc; print([n for n in {names!r} if n in sys.modules])"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+GIVEN = [(lambda m: m, r"got Linear; pass its parameters\(\)"), (lambda m: "a", r"got str; pass model.parameters\(\)"), (lambda m: None, "got NoneType"), (lambda m: 5, "got int"),
+         (lambda m: dict(m.named_parameters()), r"got a dict; pass its values\(\)"), (lambda m: m.named_parameters(), r"pairs with names, as of named_parameters\(\); pass parameters\(\)"),
+         (lambda m: [m.weight, 1.0], "got a float among them"), (lambda m: [None], "got a NoneType among them"), (lambda m: ampc.optim.SGD(m.parameters(), lr=1.0), "got SGD")]
+
+
+@pytest.mark.parametrize("given, words", GIVEN)
+@pytest.mark.parametrize("name, more", [("clip_grad_norm_", (1.0,)), ("clip_grad_value_", (1.0,)), ("get_total_norm", ()), ("clip_grads_with_norm_", (1.0, ampc.tensor(2.0))),
+                                        ("parameters_to_vector", ()), ("vector_to_parameters", ())])
+def test_what_is_no_parameters_is_told_of(name, more, given, words):
+    model = ampc.nn.Linear(2, 2)
+    arguments = (ampc.zeros(6), given(model)) if name == "vector_to_parameters" else (given(model), *more)
+    with pytest.raises(TypeError, match=f"{name}: expected a Tensor or an iterable of Tensors, .*{words}"):
+        getattr(ampc.nn.utils, name)(*arguments)

@@ -48,6 +48,17 @@ def warn(text: str, category: Type[Warning] = UserWarning) -> None:
     warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
 
 
+def is_shown(text: str, category: Type[Warning], location: Tuple[str, int]) -> bool:
+    """Whether the filters let a warning through that ``warnings.warn_explicit`` gives for a line."""
+    file, line = location
+    module = file[:-3] if file.endswith(".py") else file
+    for action, message, kind, where, number in warnings.filters:
+        fits = (not message or message.match(text)) and issubclass(category, kind) and (not where or where.match(module))  # type: ignore[union-attr]
+        if fits and number in (0, line):
+            return action != "ignore"
+    return True
+
+
 def innermost(error: BaseException) -> Optional[TracebackType]:
     """The entry of an error's traceback for the innermost line of a script; None without one."""
     found, at = None, error.__traceback__

@@ -64,7 +64,7 @@ def _run(args: argparse.Namespace) -> int:
             try:
                 return script.run(args.script, args.args, find)
             finally:
-                print(f"ampc.doctor: {doctor.report()}", file=sys.stderr)
+                print(f"ampc.doctor: {doctor.closing()}", file=sys.stderr)
     return script.run(args.script, args.args, find)
 
 

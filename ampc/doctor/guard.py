@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import warnings
 import weakref
 from typing import Any, List, NamedTuple, Optional, Set
@@ -56,6 +57,7 @@ class _State:
     read_since = False  # whether it has told it since the last loss was scaled
     waiting: Optional[tuple] = None  # a report that is dropped if the script reads the scale: the arguments of _say
     scaled: Optional[tuple] = None  # the last loss's scaler, weakly, and its scale
+    with_closure: Any = None  # the optimizer whose step has a closure and has not ended
 
 
 if _State.mode not in _MODES:
@@ -263,15 +265,28 @@ def before_metric(metric: float) -> None:
 
 
 def before_step(optimizer: Any, closure: bool) -> None:
-    """A step of the optimizer itself, called by the script or by a scaler. A closure makes the gradients that it will use."""
+    """A step of the optimizer itself, called by the script or by a scaler."""
     if _State.waiting is not None:
         _stop_waiting()
+    if closure:  # it makes the gradients that the step uses: those that are there now are left over
+        _State.with_closure = optimizer
+    else:
+        _judge_gradients(optimizer)
+
+
+def after_step(optimizer: Any) -> None:
+    if _State.with_closure is not optimizer:
+        return
+    _State.with_closure = None
+    if sys.exc_info()[0] is None:
+        _judge_gradients(optimizer)
+
+
+def _judge_gradients(optimizer: Any) -> None:
     found = _C._provenance_flags(optimizer.param_groups)
     if found & UNSCALED:
         return
     if found & USED and not found & SCALED:
-        if closure:
-            return
         report("step-twice", f"{type(optimizer).__name__}.step() uses gradients that scaler.step() has used already: their update is made twice, and "
                "also where the scaler has skipped it", "leave this call out: scaler.step(optimizer) calls optimizer.step()")
         return
@@ -298,6 +313,9 @@ def _train_fp16(params: List[Any]) -> None:
 def _remedy_of_fp16(params: List[Any]) -> str:
     """A GradScaler, which refuses parameters that are float16 themselves."""
     steps = "scaler.scale(loss).backward(), scaler.step(optimizer), scaler.update()"
+    if _State.scaled is not None and _State.scaled[0]() is not None:
+        return (f"the scaler has not multiplied the loss that made these gradients: write {steps} for it; or, if they are left over from an earlier "
+                "backward(), call optimizer.zero_grad() before")
     if any(p.dtype is _C.float16 for p in params):
         return (f"the parameters are float16: leave .half() out, of the inputs too, compute the loss in a region of autocast, and use {steps} "
                 "of a GradScaler; or make the model and its inputs bfloat16, which has float32's range")
@@ -464,6 +482,7 @@ class Guard(Listener):
     unscaling = staticmethod(before_unscale)
     stepping_unscaled = staticmethod(before_unscaled_step)
     step_begins = staticmethod(before_step)
+    step_ended = staticmethod(after_step)
     step_waits = staticmethod(before_wait)
     schedule_ahead = staticmethod(after_skips)
     clipping = staticmethod(before_clip)

@@ -55,8 +55,11 @@ class LedgerReport:
         low, high, step = max(found, key=lambda g: g.underflow), max(found, key=lambda g: g.amax), self.ledger.latest[0]
         small = (f"{low.name} has the most values below float16's normal range, {100 * low.underflow:.2g} %" if low.underflow
                  else "no value is below float16's normal range")
-        return (f"step {step.number}, the last applied: the largest gradient value is {high.amax:.3g}, in {high.name}; multiplied by the scale it is "
-                f"{high.amax * step.scale:.3g} (float16 holds up to 65504); {small}")
+        largest = high.amax * step.scale
+        room = (f"{largest:.3g}, which float32 holds; float16 would hold up to 65504" if largest > 65504
+                else f"{largest:.3g}, {65504 / largest:.2g} times below float16's largest number" if largest else "0")
+        return (f"step {step.number}, the last applied: the largest gradient value is {high.amax:.3g}, in {high.name}; multiplied by the scale it was "
+                f"{room}; {small}")
 
     def __str__(self) -> str:
         lines = [self._heading()]

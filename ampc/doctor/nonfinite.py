@@ -13,7 +13,7 @@ from typing import Any, Callable, Deque, Dict, FrozenSet, Iterable, List, NamedT
 
 from .. import _C, policy
 from .._events import forget, listen
-from .._messages.callers import OUTSIDE, call_site, location_text
+from .._messages.callers import OUTSIDE, call_site, is_shown, location_text
 from .._messages.model_names import Names
 from .._messages.table import RichText, html_table, html_text
 from .._ops import SHOWN
@@ -22,8 +22,10 @@ from ._finding import CAME, Finding, Location, Range, limit_of
 from ._watcher import Watcher
 from .averages import TERMS
 from .digits import SUMMING, Sums
+from .guard import MisuseWarning
 from .recomputed import PRODUCTS
 from .rounded import SUBTRACTING
+from .rules import RUN
 from .values import Values
 
 MOST = 20  # findings, and operators of a chain
@@ -523,6 +525,16 @@ class Doctor(Watcher):
         An inf or nan that is still there counts."""
         self._settle(every=True, stop=False)
         return RichText(self._text(), self._repr_html_())
+
+    def closing(self) -> str:
+        """The report at a script's end: of what a warning has told, where it was and a sentence."""
+        self._settle(every=True, stop=False)
+        briefly = [f._heading() for f in self.findings if f.cause != "scale" and is_shown(str(f).split(": ", 1)[-1], DoctorWarning, f.location)]
+        briefly += [f"{location_text((m.file, m.line))}: [{m.rule}] {RUN[m.rule]}" for m in self.misuse
+                    if is_shown(f"[{m.rule}]", MisuseWarning, (m.file, m.line))]
+        if len(briefly) < len(self.findings) + len(self.misuse) or not briefly:
+            return self._text()
+        return "\n  ".join([f"{len(briefly)} finding{'' if len(briefly) == 1 else 's'}, of which the warnings above say more:", *briefly])
 
     def __str__(self) -> str:
         return self._text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
@@ -57,6 +57,15 @@ _HALF = (_C.float16, _C.bfloat16)
 _ADDED_LATER = frozenset({"amsgrad", "capturable", "centered", "decoupled_weight_decay", "differentiable", "foreach", "fused", "maximize", "nesterov",
                           "rounding"})
 _KEPT = {"master": "master_param", "kahan": "compensation"}  # what a rounding keeps beside 16-bit parameters
+
+
+def _check_parts(state: Dict[str, Any]) -> None:
+    """KeyError for what is no optimizer's state_dict, such as a model's or a whole checkpoint."""
+    lacking = [name for name in ("param_groups", "state") if name not in state]
+    if lacking:
+        inside = [name for name, part in state.items() if isinstance(part, Mapping) and "param_groups" in part]
+        what = f"pass its part {inside[0]!r}" if inside else "load what an optimizer's state_dict() has returned"
+        raise KeyError(f"load_state_dict: the state has {list(state)[:6]} and lacks {lacking}; {what}")
 
 
 class Optimizer(HasHooks):
@@ -265,8 +274,12 @@ class Optimizer(HasHooks):
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Continues from a state_dict. ValueError when its groups do not fit; KeyError when they lack options that this optimizer needs, as those
-        of another kind of optimizer do. Options that old checkpoints lack, such as 'maximize', keep their values."""
+        of another kind of optimizer do, or when it is no optimizer's; TypeError for what is no dict. Options that old checkpoints lack, such as
+        'maximize', keep their values."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"load_state_dict: expected a dict that an optimizer's state_dict() has returned, got {type(state_dict).__name__}")
         state_dict = self._passed_on(self._optimizer_load_state_dict_pre_hooks, dict(state_dict))
+        _check_parts(state_dict)
         saved = state_dict["param_groups"]
         sizes = [len(g["params"]) for g in saved], [len(g["params"]) for g in self.param_groups]
         if sizes[0] != sizes[1]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 import random
+import shutil
 import statistics
 import sys
 import time
@@ -116,14 +118,51 @@ def _prepare(notes: _Notes, has_regions: bool) -> None:
 
 
 def _keep_files() -> None:
-    """Files of safetensors' own functions are saved and looked for where ampc's are; other uses of a file whose save was left out are refused."""
+    """Files of safetensors' own functions are saved and looked for where ampc's are. A file whose save was left out is moved, copied and removed
+    there; other uses of it are refused."""
     import safetensors
 
     write, read = safetensors.serialize_file, safetensors.safe_open
     safetensors.serialize_file = lambda tensors, filename, *args, **kwargs: write(tensors, _scratch.written_at(os.fspath(filename)), *args, **kwargs)
     safetensors.safe_open = lambda filename, *args, **kwargs: read(  # type: ignore[assignment, misc]
         _scratch.read_at(os.fspath(filename)), *args, **kwargs)
+    for move in (os.rename, os.replace):
+        setattr(os, move.__name__, _among_saves(move, leaves=True))
+    for copy in (shutil.copyfile, shutil.copy, shutil.copy2):
+        setattr(shutil, copy.__name__, _among_saves(copy, leaves=False))
+    for remove in (os.remove, os.unlink):
+        setattr(os, remove.__name__, _of_saved(remove))
     sys.addaudithook(_refuse)
+
+
+def _is_saved(path: Any, leaves: bool) -> bool:
+    """Whether the file of this path is one whose save was left out. One that ``leaves`` its place must not bring an older one of the path to light."""
+    if not isinstance(path, (str, bytes, os.PathLike)) or not _scratch.was_saved(os.fsdecode(path)):
+        return False
+    return not (leaves and os.path.lexists(path))
+
+
+def _among_saves(move: Any, leaves: bool) -> Any:
+    """``move(src, dst)``, which moves or copies a file whose save was left out to where that of ``dst`` would be."""
+    @functools.wraps(move)
+    def moving(src: Any, dst: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_saved(src, leaves):
+            return move(src, dst, *args, **kwargs)
+        to = os.fsdecode(dst)
+        to = os.path.join(to, os.path.basename(os.fsdecode(src))) if os.path.isdir(to) else to
+        done = move(_scratch.read_at(os.fsdecode(src)), _scratch.written_at(to), *args, **kwargs)
+        return None if done is None else to
+
+    return moving
+
+
+def _of_saved(remove: Any) -> Any:
+    """``remove(path)``, which removes what was saved in place of a file whose save was left out."""
+    @functools.wraps(remove)
+    def removing(path: Any, *args: Any, **kwargs: Any) -> None:
+        remove(_scratch.read_at(os.fsdecode(path)) if _is_saved(path, leaves=True) else path, *args, **kwargs)
+
+    return removing
 
 
 def _refuse(event: str, args: Any) -> None:
@@ -157,9 +196,9 @@ def main() -> int:
         if status and isinstance(end.code, str):
             print(end.code, file=sys.stderr)
     status = 0 if notes.enough else status
-    if notes.begins and not status:
+    if notes.begins:
         with open(out, "w") as f:
-            json.dump(notes.result(), f)
+            json.dump(None if status else notes.result(), f)
     return status
 
 

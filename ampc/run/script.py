@@ -7,8 +7,9 @@ import os
 import sys
 import traceback
 from types import ModuleType, TracebackType
-from typing import Callable, List, Optional
+from typing import Any, Callable, List, Optional
 
+from .._events import Listener, forget, listen
 from . import hook, programs
 from .names import missing_text
 from .programs import Program
@@ -40,9 +41,19 @@ def run(program: str, args: List[str], find: Callable[[str], Program] = programs
     return 0
 
 
+class _TrainingBegins(BaseException):
+    """Ends a script that is imported; no ``except Exception`` of its own keeps it."""
+
+
+class _Stop(Listener):
+    def backward_begins(self, loss: Any) -> None:
+        raise _TrainingBegins
+
+
 def load(path: str, name: str) -> ModuleType:
-    """The file's module, with ampc in torch's place, not as ``__main__``, and without the command's arguments. OSError and what its code raises;
-    ValueError for no Python file, and for one that ends Python."""
+    """The file's module, with ampc in torch's place, not as ``__main__``, and without the command's arguments. A script that trains meanwhile is
+    ended at its first backward pass, and a line says so: the module has what it has defined by then. OSError and what its code raises; ValueError
+    for no Python file, and for one that ends Python."""
     hook.install()
     sys.argv[:] = [path]
     sys.path[0:0] = [os.path.dirname(os.path.abspath(path))]
@@ -51,14 +62,21 @@ def load(path: str, name: str) -> ModuleType:
         raise ValueError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses and type hints look for the names that annotations hold
+    stop = _Stop()
+    listen(stop)
     try:
         spec.loader.exec_module(module)
+    except _TrainingBegins:
+        print(f"ampc: {path} trains while it is imported; it was stopped at its first backward pass. Put what it does as a program under "
+              "`if __name__ == '__main__':`", file=sys.stderr)
     except BaseException as error:
         sys.modules.pop(name, None)
         if isinstance(error, SystemExit):
             raise ValueError(f"{path} ends Python when it is imported (exit status {error.code}), as argparse does where arguments are missing; put "
                              "what it does as a program under `if __name__ == '__main__':`") from None
         raise
+    finally:
+        forget(stop)
     return module
 
 

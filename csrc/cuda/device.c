@@ -279,8 +279,10 @@ int ac_gpu_check_trouble(void) {
     const ac_op_info *info = &ac_ops[found.op];
     bool whole = info->kind == AC_KIND_COMPOSITE; /* whose parts have inputs of their own */
     const char *in = whole ? "" : " in `", *input = whole ? "" : ac_input_param(info, found.input);
-    return ac_fail(AC_INDEX,
-                   "%s on the GPU: index %lld%s%s%s is out of range for a size of %lld (noticed after the operator was "
-                   "queued; what it reads there is 0, and nothing is written there)",
-                   info->shown, (long long)found.value, in, input, whole ? "" : "`", (long long)found.size);
+    return ac_fail(
+        AC_INDEX,
+        "%s on the GPU: index %lld%s%s%s is out of range for a size of %lld%s (noticed after the operator was "
+        "queued; what it reads there is 0, and nothing is written there)",
+        info->shown, (long long)found.value, in, input, whole ? "" : "`", (long long)found.size,
+        ac_index_hint(found.value, found.size));
 }

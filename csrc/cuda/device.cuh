@@ -61,6 +61,14 @@ template <> DEV_METHOD int64_t from_real<int64_t>(double x) {
     return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
 }
 
+/* Arithmetic of the opmath type: that of int64 wraps. */
+template <class R> DEV R added(R a, R b) { return a + b; }
+template <class R> DEV R subtracted(R a, R b) { return a - b; }
+template <class R> DEV R multiplied(R a, R b) { return a * b; }
+template <> DEV_METHOD int64_t added(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+template <> DEV_METHOD int64_t subtracted(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+template <> DEV_METHOD int64_t multiplied(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+
 template <class R> DEV R load(const void *p, int dtype, int64_t i) {
     switch (dtype) {
     case AC_float32: return from_real<R>(((const float *)p)[i]);

@@ -187,7 +187,8 @@ static int pick_elements(ac_gpu_pick *p, const ac_run *r, int64_t dim, const ac_
     memcpy(part.shape, index->shape, sizeof part.shape);
     if (along.ndim) along.strides[dim] = 0;
     ac_space at = ac_space_of(index, UINT32_MAX);
-    p->items = index->numel, p->base = ac_space_of(&along, UINT32_MAX), p->other_items = ac_space_of(&part, UINT32_MAX);
+    p->wrap = 0, p->items = index->numel, p->base = ac_space_of(&along, UINT32_MAX),
+    p->other_items = ac_space_of(&part, UINT32_MAX);
     p->base.numel = p->other_items.numel = index->numel;
     add_index(p, index, 1, &at, indexed->ndim ? indexed->shape[dim] : 1, indexed->ndim ? indexed->strides[dim] : 0);
     return 0;
@@ -218,7 +219,7 @@ static int pick_slices(ac_gpu_pick *p, const ac_run *r, int64_t dim, const ac_te
     uint32_t mask = indexed->ndim ? 1u << dim : 0;
     AC_TRY(pick_init(p, r, indexed, other));
     ac_space at = ac_space_of(index, UINT32_MAX);
-    p->items = index->numel;
+    p->wrap = 0, p->items = index->numel;
     p->inner = ac_space_of(indexed, ~mask), p->other_inner = ac_space_of(other, ~mask);
     if (indexed->ndim) p->other_items = (ac_space){1, index->numel, {index->numel}, {other->strides[dim]}};
     p->width = 1;

@@ -93,7 +93,7 @@ template <class R> DEV R *piece_of(const ac_gpu_add &a, int64_t chunk, int leave
 }
 template <class R> DEV void add_to(const ac_gpu_add &a, uint64_t key, int64_t e, R sum) {
     int64_t to = (int64_t)key + space_offset(a.inner, e);
-    store<R>(a.to, to, load<R>(a.to, to) + sum);
+    store<R>(a.to, to, added(load<R>(a.to, to), sum));
 }
 /* Whether item s goes on with the run of the one before. */
 DEV bool goes_on(const ac_gpu_add &a, int64_t s) { return s > 0 && s < a.items && a.keys[s] == a.keys[s - 1]; }
@@ -109,7 +109,7 @@ template <class R> DEV void add_runs(const ac_gpu_add &a) {
         if (end > a.items) end = a.items;
         R sum = 0;
         for (; s < end && a.keys[s] == key; s++)
-            sum += load<R>(a.from, space_offset(a.other_items, a.order[s]) + inner);
+            sum = added(sum, load<R>(a.from, space_offset(a.other_items, a.order[s]) + inner));
         if (comes_in) *piece_of<R>(a, chunk, 0, e) = sum;
         else if (s == end && goes_on(a, s)) *piece_of<R>(a, chunk, 1, e) = sum;
         else add_to(a, key, e, sum);
@@ -127,7 +127,7 @@ template <class R> DEV void add_pieces(const ac_gpu_add &a) {
         R sum = *piece_of<R>(a, chunk, 1, e);
         do {
             chunk++, s += AC_GPU_ADD_CHUNK;
-            sum += *piece_of<R>(a, chunk, 0, e);
+            sum = added(sum, *piece_of<R>(a, chunk, 0, e));
         } while (chunk + 1 < chunks && a.keys[s + AC_GPU_ADD_CHUNK] == key);
         add_to(a, key, e, sum);
     }

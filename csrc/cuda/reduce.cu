@@ -28,15 +28,15 @@ template <> struct accumulator_of<int64_t> {
     };                                                                                                                 \
     template <> DEV_METHOD int64_t Name::start<int64_t>(void) { return START_INT; }
 
-#define MAGNITUDE (x <= 0 ? 0 - x : x) /* of -0 it is 0 */
+#define MAGNITUDE (x <= 0 ? subtracted((V)0, x) : x) /* of -0 it is 0 */
 #define LARGER (b > a || b != b ? b : a)
 #define SMALLER (b < a || b != b ? b : a)
-FOLD(Sum, 0, 0, x, a + b)
-FOLD(SumSquares, 0, 0, (x - p) * (x - p), a + b)
-FOLD(SumAbs, 0, 0, MAGNITUDE, a + b)
-FOLD(SumPowers, 0, 0, (V)pow((double)MAGNITUDE, (double)p), a + b)
-FOLD(Count, 0, 0, (V)(x != 0), a + b)
-FOLD(Prod, 1, 1, x, a *b)
+FOLD(Sum, 0, 0, x, added(a, b))
+FOLD(SumSquares, 0, 0, multiplied(subtracted(x, p), subtracted(x, p)), added(a, b))
+FOLD(SumAbs, 0, 0, MAGNITUDE, added(a, b))
+FOLD(SumPowers, 0, 0, (V)pow((double)MAGNITUDE, (double)p), added(a, b))
+FOLD(Count, 0, 0, (V)(x != 0), added(a, b))
+FOLD(Prod, 1, 1, x, multiplied(a, b))
 FOLD(Max, (V)-INFINITY, INT64_MIN, x, LARGER)
 FOLD(Min, (V)INFINITY, INT64_MAX, x, SMALLER)
 FOLD(MaxAbs, 0, 0, MAGNITUDE, LARGER)

@@ -8,13 +8,13 @@ template <class V> struct Sum {
     V v;
     static DEV_METHOD Sum start(void) { return {0}; }
     static DEV_METHOD Sum at(const ac_gpu_running &, V x, V, int64_t) { return {x}; }
-    DEV_METHOD Sum then(const Sum &next) const { return {(V)(v + next.v)}; }
+    DEV_METHOD Sum then(const Sum &next) const { return {added(v, next.v)}; }
 };
 template <class V> struct Product {
     V v;
     static DEV_METHOD Product start(void) { return {1}; }
     static DEV_METHOD Product at(const ac_gpu_running &, V x, V, int64_t) { return {x}; }
-    DEV_METHOD Product then(const Product &next) const { return {(V)(v * next.v)}; }
+    DEV_METHOD Product then(const Product &next) const { return {multiplied(v, next.v)}; }
 };
 DEV_CALL double log_of_sum(double a, double b) {
     double high = a > b ? a : b, low = a > b ? b : a;

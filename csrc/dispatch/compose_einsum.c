@@ -151,13 +151,15 @@ static T summed_out(ac_scratch *s, T x, labels *l, const label_set *kept) {
     return gone.n && x ? ac_c_sum_over(s, x, &gone, false) : x;
 }
 
-/* A dimension of size 1 stands for as many as the other operand has: x without those. */
-static T without_ones(ac_scratch *s, T x, labels *l, T y, const labels *other) {
+/* x without the dimensions of size 1 that stand for as many as y has, or whose sum over both operands is one product.
+ */
+static T without_ones(ac_scratch *s, T x, labels *l, T y, const labels *other, const label_set *kept) {
     ac_attrs_maybe_dims ones = {.dim = {.n = 0}};
     labels left = {0};
     for (int i = 0; i < l->n; i++) {
         int at = place_of(other, l->v[i]);
-        if (x->shape[i] == 1 && at >= 0 && y->shape[at] != 1) ones.dim.v[ones.dim.n++] = i;
+        bool gone = at >= 0 && (y->shape[at] != 1 || !kept->has[l->v[i]]);
+        if (x->shape[i] == 1 && gone) ones.dim.v[ones.dim.n++] = i;
         else left.v[left.n++] = l->v[i];
     }
     *l = left;
@@ -202,8 +204,8 @@ static T contracted(ac_scratch *s, T x, labels *xl, T y, labels yl, const label_
     labels joint = {0};
     ac_dims shape = {.n = 0};
     labels before = *xl;
-    T thin = without_ones(s, x, xl, y, &yl);
-    y = without_ones(s, y, &yl, x, &before), x = thin;
+    T thin = without_ones(s, x, xl, y, &yl, kept);
+    y = without_ones(s, y, &yl, x, &before, kept), x = thin;
     label_set left = *kept, right = *kept;
     add_all(&left, &yl), add_all(&right, xl);
     x = summed_out(s, x, xl, &left), y = summed_out(s, y, &yl, &right);

@@ -292,7 +292,10 @@ COMPOSE(take_along_dim) {
         if (index.v[d] == 1) index.v[d] = shape.v[d];
         else if (shape.v[d] == 1) shape.v[d] = index.v[d];
     }
-    return ac_c_call(s, AC_OP_gather, &along, 2, ac_c_expand(s, in[0], &shape), ac_c_expand(s, in[1], &index));
+    double size = (double)shape.v[along.dim];
+    T from_end = BIN(logical_and, BIN(lt, in[1], NUM(0)), BIN(ge, in[1], NUM(-size)));
+    T counted = WHERE(from_end, PLUS(in[1], size), in[1]); /* what is out of range stays as it was given */
+    return ac_c_call(s, AC_OP_gather, &along, 2, ac_c_expand(s, in[0], &shape), ac_c_expand(s, counted, &index));
 }
 
 /* -- views in memory of their own: the table's `memory` makes the copy ------------------------------ */

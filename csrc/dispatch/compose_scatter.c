@@ -52,7 +52,7 @@ static T pointing(ac_scratch *s, T index, int64_t dim, int d) {
 
 static T written_at(ac_scratch *s, T x, int64_t dim, T index, T values) {
     T all[AC_MAX_DIMS + 2], out[AC_MAX_OUT] = {NULL};
-    ac_attrs_index_put over = {0};
+    ac_attrs_index_put over = {.from_start = 1};
     all[0] = x;
     for (int d = 0; d < index->ndim; d++) all[1 + d] = pointing(s, index, dim, d);
     all[1 + index->ndim] = values;

@@ -36,10 +36,10 @@ static T searched(ac_scratch *s, T rows, T values, bool right, bool narrow) {
     return narrow ? ac_c_cast(s, r.low, AC_int32) : r.low;
 }
 
-/* A number beside integers is compared as it is. */
+/* A number beside integers is compared as it is. Beside floating point it becomes an infinity where it is too large. */
 static T number_beside(ac_scratch *s, T number, T rows) {
-    ac_dtype kept = ac_is_floating(rows->dtype) ? rows->dtype : number->dtype;
-    return ac_c_as_tensor(s, number, kept, ac_device_of(rows));
+    if (!ac_is_floating(rows->dtype)) return ac_c_as_tensor(s, number, number->dtype, ac_device_of(rows));
+    return ac_c_cast(s, ac_c_as_tensor(s, number, AC_float64, ac_device_of(rows)), rows->dtype);
 }
 
 COMPOSE(searchsorted) {

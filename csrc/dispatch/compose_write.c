@@ -18,16 +18,6 @@ COMPOSE(fill_tensor) {
     return y;
 }
 
-/* Indices of int64 from -n to n - 1. A GPU tells of others later, so that nothing waits. */
-static int check_range(ac_scratch *s, T index, int64_t n, const char *what) {
-    if (ac_device_of(index) != AC_CPU) return 0;
-    T wrong =
-        BIN(masked_select, index, BIN(logical_or, BIN(lt, index, NUM(-(double)n)), BIN(ge, index, NUM((double)n))));
-    if (!wrong || wrong->numel == 0) return wrong ? 0 : -1;
-    return ac_fail(AC_INDEX, "%s: index %.0f is out of range for a dimension of size %" PRId64, what,
-                   ac_c_read(s, wrong), n);
-}
-
 static ac_dims slice_shape(T x, int64_t dim) {
     ac_dims shape = {.n = 0};
     for (int d = 0; d < x->ndim; d++)
@@ -82,14 +72,13 @@ static T named(ac_scratch *s, T x, T index, int64_t dim) {
         REFUSE(AC_INDEX, "index_fill: `index` must be int64, got %s; convert it with .long()",
                ac_dtypes[index->dtype].name);
     if (index->ndim > 1) REFUSE(AC_RUNTIME, "index_fill: `index` must have one dimension or none, got %d", index->ndim);
-    NEED(check_range(s, index, n, "index_fill"));
     ac_device device = ac_device_of(x);
-    ac_attrs_index_dim first = {0};
-    ac_dims line = {1, {n}}, each = {1, {index->numel}}, shape = {.n = x->ndim};
-    T met = ac_c_call(s, AC_OP_scatter_add, &first, 3, ac_c_full(s, &line, 0, AC_int64, device), ac_c_flat(s, index),
-                      ac_c_full(s, &each, 1, AC_int64, device));
+    ac_attrs_index_put over = {0};
+    ac_dims line = {1, {n}}, number = {0}, shape = {.n = x->ndim};
+    T met = ac_c_call(s, AC_OP_index_put, &over, 3, ac_c_full(s, &line, 0, AC_bool, device), ac_c_flat(s, index),
+                      ac_c_full(s, &number, 1, AC_bool, device));
     for (int d = 0; d < x->ndim; d++) shape.v[d] = d == dim ? n : 1;
-    return ac_c_reshape(s, BIN(ne, met, NUM(0)), &shape);
+    return ac_c_reshape(s, met, &shape);
 }
 
 COMPOSE(index_fill) {

@@ -1,4 +1,4 @@
-/* Autograd for Python: backward and grad, hooks, grad mode, and nodes of Python Functions. */
+/* Autograd for Python: backward and grad, hooks, grad mode, and what Python Functions record. */
 #include "python/state.h"
 
 #include "autograd/formula.h"
@@ -7,12 +7,6 @@
 
 #include <stddef.h>
 #include <string.h>
-
-/* A grad_fn. */
-typedef struct {
-    PyObject_HEAD ac_node *node;
-    int index;
-} PyNode;
 
 static void drop(void *object) { Py_DECREF((PyObject *)object); }
 
@@ -390,173 +384,10 @@ static PyObject *note_write(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* _with_history(tensor, like): an alias of tensor with like's history; for a Function's saved
- * results */
-static PyObject *with_history(PyObject *module, PyObject *args) {
-    PyObject *o, *like;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!", ac_py->tensor, &o, ac_py->node, &like)) return NULL;
-    ac_tensor *t = ac_tensor_alias(ac_unwrap(o));
-    const PyNode *history = (PyNode *)like;
-    if (t && ac_set_history(t, history->node, history->index) < 0) ac_tensor_clear(&t);
-    return ac_wrap(t);
-}
-
-/* -- the Node object: grad_fn ----------------------------------------------------------------------- */
-
-/* As in torch: MulBackward0 for `mul`, PowBackward0 also for a square, NameBackward for a Function, AccumulateGrad. */
-static PyObject *name_of_node(const ac_node *n) {
-    char words[64];
-    size_t length = 0;
-    if (n->is_accumulator) return PyUnicode_FromString(n->name);
-    if (n->py) return PyUnicode_FromFormat("%sBackward", n->name);
-    bool first = true; /* of a word */
-    for (const char *c = n->op == AC_OP_square ? "pow" : n->name; *c && length < sizeof words - 1; c++) {
-        bool between = *c == '_' || *c == '.';
-        if (!between) words[length++] = first ? (char)Py_TOUPPER(*c) : *c;
-        first = between;
-    }
-    words[length] = '\0';
-    return PyUnicode_FromFormat("%sBackward0", words);
-}
-
-/* Borrowed: the class of nodes of that name, made when it is new. What draws a graph prints its name. */
-static PyTypeObject *class_of_nodes(PyObject *name) {
-    PyObject *found = PyDict_GetItemWithError(ac_py->node_classes, name);
-    if (found || PyErr_Occurred()) return (PyTypeObject *)found;
-    found = PyObject_CallFunction((PyObject *)&PyType_Type, "O(O){s:(),s:s}", name, (PyObject *)ac_py->node,
-                                  "__slots__", "__module__", "ampc.autograd");
-    int failed = !found || PyDict_SetItem(ac_py->node_classes, name, found) < 0;
-    Py_XDECREF(found); /* the dictionary holds it */
-    return failed ? NULL : (PyTypeObject *)found;
-}
-
-static PyObject *wrap_node(ac_node *node, int index) { /* steals */
-    PyObject *name = name_of_node(node);
-    PyTypeObject *type = name ? class_of_nodes(name) : NULL;
-    PyNode *self = type ? (PyNode *)type->tp_alloc(type, 0) : NULL;
-    Py_XDECREF(name);
-    if (!self) ac_node_release(node);
-    else self->node = node, self->index = index;
-    return (PyObject *)self;
-}
-
-static PyObject *grad_fn(PyObject *module, PyObject *o) {
-    (void)module;
-    if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
-    ac_tensor *t = ac_unwrap(o);
-    ac_edge edge;
-    if (ac_is_leaf(t)) Py_RETURN_NONE;
-    AC_PY_TRY(ac_edge_of(t, &edge));
-    return wrap_node(edge.node, edge.index);
-}
-
-static void node_dealloc(PyObject *o) {
-    PyTypeObject *type = Py_TYPE(o);
-    if (((PyNode *)o)->node) ac_node_release(((PyNode *)o)->node);
-    type->tp_free(o);
-    Py_DECREF(type);
-}
-static PyObject *node_name(PyObject *o, PyObject *unused) {
-    (void)unused;
-    return name_of_node(((PyNode *)o)->node);
-}
-
-/* A node has as many wrappers as were asked for: they are equal, so that a walk along the graph knows where it was. */
-static Py_hash_t node_hash(PyObject *o) { return (Py_hash_t)((uintptr_t)((PyNode *)o)->node >> 4); }
-static PyObject *node_compare(PyObject *a, PyObject *b, int how) {
-    if ((how != Py_EQ && how != Py_NE) || Py_TYPE(a) != Py_TYPE(b)) Py_RETURN_NOTIMPLEMENTED;
-    return PyBool_FromLong((((PyNode *)a)->node == ((PyNode *)b)->node) == (how == Py_EQ));
-}
-
-static PyObject *node_next(PyObject *o, void *unused) {
-    const ac_node *n = ((PyNode *)o)->node;
-    (void)unused;
-    PyObject *all = PyTuple_New(n->n_in);
-    for (int i = 0; all && i < n->n_in; i++) {
-        const ac_edge *e = &n->edges[i];
-        PyObject *next = e->node ? wrap_node(ac_node_retain(e->node), e->index) : Py_NewRef(Py_None);
-        PyObject *pair = next ? Py_BuildValue("Ni", next, e->index) : NULL;
-        if (!pair) Py_CLEAR(all);
-        else PyTuple_SET_ITEM(all, i, pair);
-    }
-    return all;
-}
-static PyObject *node_variable(PyObject *o, void *unused) {
-    (void)unused;
-    const ac_node *n = ((PyNode *)o)->node;
-    if (!n->leaf) return PyErr_SetString(PyExc_AttributeError, "only AccumulateGrad has a variable"), NULL;
-    return ac_wrap_borrowed(n->leaf);
-}
-static PyObject *node_context(PyObject *o, void *unused) {
-    (void)unused;
-    const ac_node *n = ((PyNode *)o)->node;
-    return Py_NewRef(n->py ? (PyObject *)n->py : Py_None);
-}
-
-/* Where a node keeps an operand or the result of that name, as torch calls them; -1: nowhere. */
-static int slot_of(const ac_node *n, const char *name) {
-    const ac_op_info *info = &ac_ops[n->op];
-    if (n->name != info->shown) return -1; /* it is of no operator of the table */
-    if (!strcmp(name, "result")) return n->n_in;
-    if (!strcmp(name, "self")) return n->n_in > 0 ? 0 : -1;
-    for (int i = 0, slot = 0; i < info->n_params && info->params[i].kind != AC_P_TENSOR_LIST; i++) {
-        if (info->params[i].kind != AC_P_TENSOR) continue;
-        if (!strcmp(name, info->params[i].name)) return slot < n->n_in ? slot : -1;
-        slot++;
-    }
-    return -1;
-}
-
-static PyObject *node_saved(PyObject *o, PyObject *word) {
-    ac_node *n = ((PyNode *)o)->node;
-    const char *name = PyUnicode_AsUTF8(word);
-    if (!name) return NULL;
-    int slot = slot_of(n, name);
-    bool saved = slot >= 0 && (n->saved[slot].tensor || n->saved[slot].packed || n->released);
-    if (saved) return ac_wrap(ac_unpack(n, slot, true));
-    return PyErr_Format(PyExc_AttributeError, "%s kept no tensor named '%s'", Py_TYPE(o)->tp_name, name);
-}
-
-static PyObject *node_compute(PyObject *o, void *unused) {
-    (void)unused;
-    const ac_node *n = ((PyNode *)o)->node;
-    if (!n->is_low) Py_RETURN_NONE;
-    return Py_NewRef(ac_py->dtypes[n->compute]);
-}
-
-/* What is set on a Function's node is set on its ctx, which torch has as one object with it. */
-static int node_set(PyObject *o, PyObject *name, PyObject *value) {
-    const ac_node *n = ((PyNode *)o)->node;
-    bool is_ctx = n->backward == run_python && n->py && !PyObject_HasAttr((PyObject *)Py_TYPE(o), name);
-    return is_ctx ? PyObject_SetAttr(n->py, name, value) : PyObject_GenericSetAttr(o, name, value);
-}
-
-static PyGetSetDef node_getset[] = {
-    {"next_functions", node_next, NULL, "((node, index), ...) of the inputs.", NULL},
-    {"variable", node_variable, NULL, "The leaf an AccumulateGrad adds to.", NULL},
-    {"_context", node_context, NULL, "What a Function's forward leaves, or None.", NULL},
-    {"compute_dtype", node_compute, NULL, "The dtype autocast chose, or None.", NULL},
-    {NULL, NULL, NULL, NULL, NULL}};
-static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."},
-                                     {"_saved", node_saved, METH_O, "The tensor that is kept under a name."},
-                                     {NULL, NULL, 0, NULL}};
-static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},
-                                   {Py_tp_hash, node_hash},
-                                   {Py_tp_setattro, node_set},
-                                   {Py_tp_richcompare, node_compare},
-                                   {Py_tp_getset, node_getset},
-                                   {Py_tp_methods, node_methods},
-                                   {0, NULL}};
-static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                node_slots};
-
 static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"_backward", backward, METH_VARARGS, NULL},
                                   {"_retain_grad", retain_grad, METH_O, NULL},
                                   {"_retains_grad", retains_grad, METH_O, NULL},
-                                  {"_grad_fn", grad_fn, METH_O, NULL},
                                   {"_swap_saved_hooks", swap_saved_hooks, METH_O, NULL},
                                   {"_swap_anomaly", swap_anomaly, METH_O, NULL},
                                   {"_anomaly", anomaly, METH_NOARGS, NULL},
@@ -564,7 +395,6 @@ static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"_unpack_saved", unpack_saved, METH_O, NULL},
                                   {"_record_function", record_function, METH_VARARGS, NULL},
                                   {"_note_write", note_write, METH_VARARGS, NULL},
-                                  {"_with_history", with_history, METH_VARARGS, NULL},
                                   {"is_grad_enabled", grad_enabled, METH_NOARGS,
                                    "is_grad_enabled()\n--\n\n"
                                    "Whether operations are recorded on this thread."},
@@ -581,9 +411,5 @@ int ac_autograd_init(PyObject *module) {
     ac_grad_hooks.pack = pack;
     ac_grad_hooks.unpack = unpack;
     ac_grad_hooks.free_saved = free_saved;
-    ac_py->node = (PyTypeObject *)PyType_FromModuleAndSpec(module, &node_spec, NULL);
-    ac_py->node_classes = PyDict_New();
-    if (!ac_py->node_classes || !ac_py->node || PyModule_AddObjectRef(module, "Node", (PyObject *)ac_py->node) < 0)
-        return -1;
     return PyModule_AddFunctions(module, functions);
 }

@@ -55,22 +55,10 @@ static PyObject *repr(PyObject *self) {
     return text;
 }
 
+/* A pickle names it as an attribute of the class's module, as torch's do. */
 static PyObject *reduce(PyObject *self, PyObject *unused) {
     (void)unused;
-    PyObject *module = PyImport_ImportModule("ampc._C");
-    PyObject *find = module ? PyObject_GetAttrString(module, "_dtype_named") : NULL;
-    Py_XDECREF(module);
-    return find ? Py_BuildValue("N(s)", find, ac_dtypes[DTYPE_OF(self)].name) : NULL;
-}
-
-static PyObject *dtype_named(PyObject *module, PyObject *name) {
-    (void)module;
-    const char *text = PyUnicode_AsUTF8(name);
-    if (!text) return NULL;
-    for (int i = 0; i < AC_N_DTYPES; i++)
-        if (strcmp(ac_dtypes[i].name, text) == 0) return Py_NewRef(ac_py->dtypes[i]);
-    PyErr_Format(PyExc_ValueError, "there is no dtype named '%s'", text);
-    return NULL;
+    return PyUnicode_FromString(ac_dtypes[DTYPE_OF(self)].name);
 }
 
 /* A dtype object; float, int and bool; or a NumPy dtype or scalar type. */
@@ -171,8 +159,7 @@ static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc},
                               {0, NULL}};
 static PyType_Spec spec = {"ampc.dtype", sizeof(PyDtype), 0, Py_TPFLAGS_DEFAULT, slots};
 
-static PyMethodDef functions[] = {{"_dtype_named", dtype_named, METH_O, NULL},
-                                  {"get_default_dtype", default_dtype, METH_NOARGS,
+static PyMethodDef functions[] = {{"get_default_dtype", default_dtype, METH_NOARGS,
                                    "get_default_dtype()\n--\n\n"
                                    "The dtype that Python floats become."},
                                   {"set_default_dtype", set_default, METH_O,

@@ -24,6 +24,12 @@ typedef struct {
     PyObject_HEAD ac_dtype dtype;
 } PyDtype;
 
+/* A grad_fn. */
+typedef struct {
+    PyObject_HEAD ac_node *node;
+    int index;
+} PyNode;
+
 enum { AC_REGION_WORDS = 4 };
 
 /* The module's state. */
@@ -45,6 +51,7 @@ typedef struct {
     PyObject *no_tensor, *no_number, *wrong_out, *no_gpu; /* ampc._C.NoTensor, NoNumber, WrongOut and NoGPU */
     PyObject *functions;                                  /* name -> function, also for pickling */
     PyObject *node_classes;                               /* name -> class of a grad_fn */
+    PyObject *backward_cls;                               /* interned: a Function's attribute, the class of its nodes */
     PyObject *anomaly; /* what looks at the gradients of each backward, or NULL; of the whole process, as in torch */
     PyObject *told;    /* what who waits for a GPU next is raised, or NULL */
 } ac_py_state;
@@ -114,6 +121,7 @@ PyObject *ac_dims_object(const int64_t *v, int64_t n); /* ampc.Size */
 int ac_functions_init(PyObject *module);
 int ac_dtype_type_init(PyObject *module);
 int ac_autograd_init(PyObject *module);
+int ac_node_type_init(PyObject *module);
 int ac_amp_init(PyObject *module);
 int ac_autocast_init(PyObject *module);
 int ac_provenance_init(PyObject *module);

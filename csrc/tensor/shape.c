@@ -67,6 +67,10 @@ int ac_dim_wrap(int64_t *dim, int64_t n, const char *what) {
     return 0;
 }
 
+const char *ac_index_hint(int64_t i, int64_t size) {
+    return i < 0 && i >= -size ? "; here indices below 0 do not count from the end: add the size to them" : "";
+}
+
 int ac_dims_mask(const ac_dims *dims, int64_t n, const char *what, uint32_t *mask) {
     *mask = 0;
     if (dims->n <= 0) *mask = n > 0 ? (uint32_t)((1u << n) - 1u) : 0;

@@ -24,6 +24,8 @@ ac_dims ac_dims_contiguous(const ac_dims *shape); /* row-major strides, in eleme
 int ac_dims_broadcast(ac_dims *shape, const ac_dims *with, const char *what) AC_CHECKED;
 /* `dim` in [-n, n) to [0, n); a 0-d tensor accepts -1 and 0. */
 int ac_dim_wrap(int64_t *dim, int64_t n, const char *what) AC_CHECKED;
+/* What to add to the text of an error about index i along a dimension of `size`, from whose end none counts. */
+const char *ac_index_hint(int64_t i, int64_t size);
 /* Bit i set for every dimension in `dims` (all when empty or absent). */
 int ac_dims_mask(const ac_dims *dims, int64_t n, const char *what, uint32_t *mask) AC_CHECKED;
 /* Replaces one -1 by what makes `numel` elements. */

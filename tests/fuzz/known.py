@@ -277,7 +277,6 @@ TAKEN = [
     Known("pooling takes batches of size 0", only_torch_raises(r"Expected \dD")),
     Known("what is expanded inside a function's result is no view", only_torch_raises(r"A view was created in no_grad mode")),
     Known("a tensor of inference mode may be saved for backward: nothing can write to it", only_torch_raises(r"Inference tensors cannot be saved for backward")),
-    Known("negative indices count from the end everywhere", lambda d: only_torch_raises(r"out of (range|bounds|DATA)")(d) and re.search(r"\.index_|gather|scatter|take", d.step.source) is not None and "-" in d.step.source),
     Known("a view of a gradient that was made without a history may be written", lambda d: only_torch_raises("a view of a view which was created in no_grad mode")(d) and "autograd.grad" in making(d)),
     Known("numbers that are divided by are read before they are written", lambda d: only_torch_raises("ZeroDivisionError")(d) and re.search(r"(remainder|floor_divide|fmod)_\(|(//|%)=", d.step.source) is not None),
     Known("a result that is a view within its operator in torch (einsum, pooling, gradients) is what was given, after a write and a view's new geometry, too",

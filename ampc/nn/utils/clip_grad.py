@@ -10,23 +10,14 @@ from ... import _C
 from ..._C import Tensor
 from ..._events import announce
 from ..._messages.callers import warn
+from ..._messages.parameters import listed
 from ..._tensor import creation as make
 from ...amp._ledger import ledger_of
 from ...amp._parts import norm_of_all
 
 
-def _listed(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
-    if not isinstance(parameters, (Tensor, Iterable)):
-        raise TypeError(f"clip: '{type(parameters).__name__}' object is not iterable; of a module, pass its parameters()")
-    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
-
-
-def _grads(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
-    every = _listed(parameters)
-    for p in every:
-        if not isinstance(p, Tensor):
-            raise TypeError(f"clip: expected Tensors, got {type(p).__name__}")
-    return [p.grad for p in every if p.grad is not None]
+def _grads(parameters: List[Tensor]) -> List[Tensor]:
+    return [p.grad for p in parameters if p.grad is not None]
 
 
 def _one_device(tensors: List[Tensor]) -> bool:
@@ -35,7 +26,7 @@ def _one_device(tensors: List[Tensor]) -> bool:
 
 def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None) -> Tensor:
     """The norm of all tensors together, as if they were one vector; a 0-d tensor."""
-    every = list(tensors)
+    every = listed(tensors, "get_total_norm")
     for t in every:
         announce.norm_taken(t)
     return _total_norm(every, norm_type, error_if_nonfinite)
@@ -67,7 +58,7 @@ def _total_norm(every: List[Tensor], norm_type: float, error_if_nonfinite: bool)
 
 def clip_grads_with_norm_(parameters: Any, max_norm: Union[float, Tensor], total_norm: Tensor, foreach: Any = None) -> None:
     """Scales gradients by max_norm / total_norm where that is below 1."""
-    grads = [g.detach() for g in _grads(parameters)]
+    grads = [g.detach() for g in _grads(listed(parameters, "clip_grads_with_norm_"))]
     if total_norm.is_meta:
         return
     if grads and grads[0].is_cuda and _one_device(grads) and total_norm.device == grads[0].device:  # without waiting for it
@@ -85,7 +76,7 @@ def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: Union
     """Scales all gradients together, in place, so that their norm is at most ``max_norm``; returns the norm
     before. A limit on the gradients' GPU is not waited for. RuntimeError for a norm that is not finite, with
     ``error_if_nonfinite``. Under a GradScaler, call ``scaler.unscale_(optimizer)`` first."""
-    params = _listed(parameters)
+    params = listed(parameters, "clip_grad_norm_")
     announce.clipping(params, "clip_grad_norm_", None if isinstance(max_norm, Tensor) and max_norm.is_cuda else float(max_norm))
     grads = _grads(params)
     total = _total_norm(grads, float(norm_type), error_if_nonfinite)
@@ -103,7 +94,7 @@ def clip_grad_norm(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float,
 
 def clip_grad_value_(parameters: Union[Tensor, Iterable[Tensor]], clip_value: float, foreach: Any = None) -> None:
     """Limits every gradient to [-clip_value, clip_value], in place."""
-    limit, params = float(clip_value), _listed(parameters)
+    limit, params = float(clip_value), listed(parameters, "clip_grad_value_")
     announce.clipping(params, "clip_grad_value_", limit)
     for g in _grads(params):
         g.detach().clamp_(-limit, limit)

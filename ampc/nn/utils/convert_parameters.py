@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from ... import _ops
 from ..._C import Tensor
+from ..._messages.parameters import listed
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All values, tensor by tensor in row-major order; differentiable. RuntimeError when they lie on several devices."""
-    return _ops.cat([p.reshape(-1) for p in parameters])
+    return _ops.cat([p.reshape(-1) for p in listed(parameters, "parameters_to_vector")])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
@@ -18,7 +19,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     TypeError for anything but a Tensor; ValueError for a vector of another length."""
     if not isinstance(vec, Tensor):
         raise TypeError(f"vector_to_parameters: `vec` must be a Tensor, got {type(vec).__name__}")
-    every = list(parameters)
+    every = listed(parameters, "vector_to_parameters")
     total = sum(p.numel() for p in every)
     if vec.dim() != 1 or vec.numel() != total:
         raise ValueError(f"vector_to_parameters: the parameters hold {total} values, `vec` has shape {tuple(vec.shape)}")

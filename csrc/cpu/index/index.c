@@ -69,14 +69,14 @@ static int close_sums(sums *s, ac_tensor *out, int failed) {
 }
 
 static int bad_index(const char *what, int64_t i, int64_t size) {
-    return ac_fail(AC_INDEX, "%s: index %" PRId64 " is out of range for a dimension of size %" PRId64, what, i, size);
+    return ac_fail(AC_INDEX, "%s: index %" PRId64 " is out of range for a dimension of size %" PRId64 "%s", what, i,
+                   size, ac_index_hint(i, size));
 }
 
-/* The checked, non-negative value of index element `at`. */
+/* The checked value of index element `at`. */
 static int64_t index_value(const ac_tensor *index, int64_t at, int64_t size, const char *what) {
     int64_t i = ac_read_int(ac_data(index), index->dtype, at);
-    if (i < -size || i >= size) return bad_index(what, i, size);
-    return i < 0 ? i + size : i;
+    return i < 0 || i >= size ? bad_index(what, i, size) : i;
 }
 
 /* -- cat ---------------------------------------------------------------------------------------- */
@@ -164,7 +164,7 @@ int ac_cpu_gather(const ac_run *r) {
         int64_t row = at / w.n, i = at % w.n;
         n = ac_least(INDICES, w.n - i);
         int64_t first = ac_space_offset(&w.index, row) + i * w.index_step;
-        AC_TRY(read_offsets(index, first, w.index_step, n, size, stride, -size, "gather", offsets));
+        AC_TRY(read_offsets(index, first, w.index_step, n, size, stride, 0, "gather", offsets));
         take_run(n, item, address(x, ac_space_offset(&w.from, row) + i * w.from_step), w.from_step, offsets,
                  address(r->out[0], at));
     }
@@ -183,7 +183,7 @@ static int scatter_into(const ac_tensor *to, int64_t dim, const ac_tensor *index
         int64_t row = at / w.n, i = at % w.n;
         n = ac_least(INDICES, w.n - i);
         int64_t first = ac_space_offset(&w.index, row) + i * w.index_step;
-        AC_TRY(read_offsets(index, first, w.index_step, n, size, stride, -size, "scatter_add", offsets));
+        AC_TRY(read_offsets(index, first, w.index_step, n, size, stride, 0, "scatter_add", offsets));
         int64_t there = ac_space_offset(&w.from, row) + i * w.from_step,
                 from = ac_space_offset(&v.from, row) + i * v.from_step;
         add_run(to, n, there, w.from_step, offsets, src, from, v.from_step);
