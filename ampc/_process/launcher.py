@@ -73,6 +73,12 @@ def rank() -> Optional[int]:
     return None if found is None else int(found)
 
 
+def size() -> Optional[int]:
+    """The number of processes by the launcher's variables; None where nobody has launched several."""
+    found = _first((*SIZE_VARIABLES, "WORLD_SIZE"))
+    return None if found is None else int(found)
+
+
 def is_first() -> bool:
     """Whether this is the only process of a script, or rank 0 of several."""
     return rank() in (None, 0)
