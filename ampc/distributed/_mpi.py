@@ -64,8 +64,8 @@ def _initialize(MPI: Any) -> None:
     given = ctypes.c_int()
     status = ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(given))
     if status != MPI.SUCCESS or given.value < MPI.THREAD_MULTIPLE:
-        raise DistNetworkError("init_process_group: " + (f"MPI_Init_thread has failed with error code {status}" if status != MPI.SUCCESS else
-                                                         "this MPI library does not allow several threads (MPI_THREAD_MULTIPLE)"))
+        why = f"cannot start (error code {status})" if status != MPI.SUCCESS else "does not allow several threads (MPI_THREAD_MULTIPLE)"
+        raise DistNetworkError(f"init_process_group: this MPI library {why}")
     for comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
         comm.Set_errhandler(MPI.ERRORS_RETURN)  # errors become exceptions, as after mpi4py's own start
 

@@ -345,9 +345,10 @@ def is_initialized() -> bool:
 def _check_size(MPI: Any, world_size: int, rank: int) -> None:
     """RuntimeError where the processes that MPI knows are not those that the script or its launcher speaks of."""
     comm = MPI.COMM_WORLD
-    wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE") or comm.size)
+    wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE") or _launcher.size() or comm.size)
     if wanted != comm.size:
-        slurm = "; under srun MPI needs Slurm's PMIx: `srun --mpi=pmix`" if "SLURM_STEP_NUM_TASKS" in os.environ else ""
+        slurm = ("; under srun MPI needs Slurm's help: Open MPI `srun --mpi=pmix`, MPICH `srun --mpi=pmi2`; `srun --mpi=list` says what this Slurm "
+                 "has, and the commands before need neither in a job's script" if _launcher.is_srun() else "")
         raise RuntimeError(f"init_process_group: {wanted} processes are asked for, and MPI has started {comm.size}; start them with "
                            f"`ampc run --nproc {wanted} script.py` or `mpiexec -n {wanted} ampc run script.py`{slurm}")
     if rank >= 0 and rank != comm.rank:
