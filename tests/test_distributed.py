@@ -282,6 +282,40 @@ def test_a_rank_that_does_not_call_init_process_group(tmp_path, what, calls, lea
     assert not os.path.exists(done.stdout.split()[0])  # the launcher's folder with the files
 
 
+UNTOLD = """
+import os, sys, time
+from datetime import timedelta
+import ampc.distributed as dist
+from ampc.distributed import _arrival, _mpi
+_arrival.LEAST = 3
+rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+os.environ.pop("PMIX_SERVER_TMPDIR", None)
+
+def hang(*args):
+    print("hangs", flush=True)
+    time.sleep(40)
+
+if rank == 1 and sys.argv[1] == "before":
+    hang()
+if rank == 1 and sys.argv[1] == "inside":
+    _mpi._drop_names = hang
+if sys.argv[1] == "again":
+    dist.init_process_group()
+    dist.destroy_process_group()
+    rank == 1 and hang()
+dist.init_process_group(timeout=timedelta(seconds=1))
+"""
+
+
+@pytest.mark.parametrize("where", ["before", "inside", "again"])
+def test_a_rank_that_hangs_where_the_launcher_tells_of_nobody(tmp_path, where):
+    """MPI's own start waits for it for ever, and keeps Python's lock meanwhile."""
+    (tmp_path / "train.py").write_text(UNTOLD)
+    done = start(2, tmp_path / "train.py", where, timeout=30, PYTHONPATH=os.path.dirname(os.path.dirname(ranks.ampc.__file__)))
+    assert done.returncode != 0 and "hangs" in done.stdout, done.stderr
+    assert re.search(r"^ampc\S*DistNetworkError: init_process_group: rank 0 on \S+ has waited 3 s until all 2 processes are connected; ", done.stderr, re.M), done.stderr
+
+
 UNEVEN = """
 import sys, time
 from datetime import timedelta

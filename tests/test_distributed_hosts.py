@@ -24,14 +24,16 @@ from two_hosts import TwoHosts, why_not  # noqa: E402
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
-    """Runs ``ampc run`` on two hosts: ``run(size, *args, **variables)`` with half of the processes on each."""
+    """Runs ``ampc run`` on two hosts: ``run(size, *args, **variables)`` with half of the processes on each; with ``by_hand`` a script by mpiexec."""
     why = why_not()
     if why is not None:
         pytest.skip(why)
     with TwoHosts(tmp_path_factory.mktemp("hosts")) as two:
-        def run(size, *args, timeout=120, **variables):
+        def run(size, *args, timeout=120, by_hand=False, **variables):
             env = two.environment({**launch.environment(2, dict(os.environ)), "PYTHONPATH": ROOT_OF_AMPC}) | variables
-            command = [sys.executable, "-m", "ampc", "run", "--nproc", size, "--hostfile", two.hostfile(size), *args]
+            options = ["--hostfile", two.hostfile(size)]
+            command = ([launch.mpiexec(), *options, "-n", size, "-x", "PYTHONPATH", sys.executable, *args] if by_hand else
+                       [sys.executable, "-m", "ampc", "run", "--nproc", size, *options, *args])
             with subprocess.Popen(two.on_the_first(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE, env=env,
                                   start_new_session=True) as running:
                 try:
@@ -117,6 +119,15 @@ def test_a_rank_of_another_host_that_does_not_come(hosts, tmp_path, size, before
     (tmp_path / "train.py").write_text(LATE)
     done = hosts(size, tmp_path / "train.py", before, timeout=25)
     assert done.returncode != 0 and f"DistNetworkError: init_process_group: {text}" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_rank_of_another_host_that_does_not_come_under_mpiexec(hosts, tmp_path, before):
+    """Which tells nobody of it: the rank that waits is named."""
+    (tmp_path / "train.py").write_text(LATE.replace('"RANK"', '"OMPI_COMM_WORLD_RANK"'))
+    done = hosts(2, tmp_path / "train.py", before, timeout=25, by_hand=True)
+    assert done.returncode != 0 and "DistNetworkError: init_process_group: rank 0 on ampc" in done.stderr, done.stderr
+    assert "has waited 3 s until all 2 processes are connected; one of them has not called it" in done.stderr, done.stderr
 
 
 def test_a_launcher_that_cannot_be_reached(hosts, tmp_path):

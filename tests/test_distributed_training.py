@@ -250,6 +250,31 @@ def test_srun_without_pmix_is_told(tmp_path):
     assert done.returncode == 1 and "MPI has started 1" in done.stderr and "`srun --mpi=pmix`" in done.stderr
 
 
+def test_srun_that_tells_mpi_nothing(tmp_path):
+    """Each process would train a model of its own. Without ``ampc run`` nothing sets WORLD_SIZE."""
+    (tmp_path / "train.py").write_text("import ampc.distributed as dist\ndist.init_process_group()\n")
+    of_slurm = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_ID": "7", "PMI_RANK": "1", "PMI_SIZE": "2", "PMI_FD": ""}  # as by --mpi=pmi2
+    done = subprocess.run([sys.executable, tmp_path / "train.py"], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, **of_slurm, "PYTHONPATH": os.path.dirname(os.path.dirname(ampc.__file__))})
+    assert done.returncode == 1 and "2 processes are asked for, and MPI has started 1" in done.stderr and "`srun --mpi=pmix`" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("given", [{"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}, {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_JOB_ID": "7"}],
+                         ids=["script", "step"])
+def test_one_process_of_slurm_starts_others(tmp_path, given):
+    """In a job's script, or as the only one of ``srun``: on this host, whatever nodes the job has."""
+    (tmp_path / "train.py").write_text("import ampc.distributed as dist\ndist.init_process_group()\nprint(dist.get_world_size(), dist.get_node_local_rank())\n")
+    nodes = {"SLURM_NODELIST": "n[1-2]", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "1(x2)", "SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "2"}
+    done = finished("--nproc", 2, "train.py", cwd=tmp_path, **given, **nodes)
+    assert done.returncode == 0 and sorted(done.stdout.split("\n"))[1:] == ["[rank 0] 2 0", "[rank 1] 2 1"], done.stderr + done.stdout
+
+
+def test_processes_of_srun_start_no_others(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    done = finished("--nproc", 2, "train.py", cwd=tmp_path, SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="2")
+    assert done.returncode == 2 and "a process that a launcher has started" in done.stderr, done.stderr
+
+
 def test_notes_are_told_once_and_logs_carry_the_rank(tmp_path):
     (tmp_path / "train.py").write_text("import logging\nimport ampc as torch\nfrom ampc.doctor import guard\nlogging.basicConfig(level=logging.INFO)\n"
                                        "logging.info('begins')\nguard.note('step-waits', 'it waits', 'do not')\n")

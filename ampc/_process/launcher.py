@@ -57,9 +57,9 @@ def command(nproc: int, program: List[str], hostfile: Optional[str] = None) -> L
 
 
 def environment(nproc: int, given: MutableMapping[str, str]) -> Dict[str, str]:
-    """Variables for so many processes of a host: each takes its share of the cores, unless the user has said how many threads; and in a container's
-    root account Open MPI starts without a question."""
-    variables = dict(given)
+    """Variables for so many processes of a host: each takes its share of the cores, unless the user has said how many threads; in a container's root
+    account Open MPI starts without a question; and in a job of Slurm it starts the processes here, instead of on all nodes of the job."""
+    variables = {"PRTE_MCA_ras": "^slurm", "PRTE_MCA_plm": "^slurm", **given}
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         for name in ("OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"):
             variables[name] = variables[name + "_CONFIRM"] = "1"
@@ -71,6 +71,17 @@ def rank() -> Optional[int]:
     """This process' rank by the launcher's variables; None where nobody has launched several."""
     found = _first(RANK_VARIABLES)
     return None if found is None else int(found)
+
+
+def size() -> Optional[int]:
+    """The number of processes by the launcher's variables; None where nobody has launched several."""
+    found = _first((*SIZE_VARIABLES, "WORLD_SIZE"))
+    return None if found is None else int(found)
+
+
+def is_srun() -> bool:
+    """Whether this process is in a step of a Slurm job."""
+    return "SLURM_STEP_NUM_TASKS" in os.environ
 
 
 def is_first() -> bool:

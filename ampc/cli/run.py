@@ -78,7 +78,7 @@ def _start(args: argparse.Namespace) -> int:
     from .._process import launcher as _launcher
     from ..distributed.run import program, start_all
 
-    if _launcher.rank() is not None:
+    if _launcher.rank_of_mpi() is not None or (_launcher.size() or 1) > 1:  # a single process of srun, or a job's script, may start others
         print("ampc run: --nproc within a process that a launcher has started; use one of them", file=sys.stderr)
         return 2
     restarts = args.max_restarts or 0

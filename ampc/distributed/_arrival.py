@@ -2,7 +2,9 @@
 without an end.
 
 Open MPI's launcher has a folder for its processes of each host, and removes it after them. Each process leaves a file there. Those of several hosts
-also tell `ampc run`, which has started them: it keeps a store, and says in a variable where."""
+also tell `ampc run`, which has started them: it keeps a store, and says in a variable where.
+
+Under other launchers nobody knows who is missing. A thread beside waits in MPI there, so that who waits learns at least that somebody is."""
 
 from __future__ import annotations
 
@@ -12,10 +14,12 @@ import os
 import socket
 import time
 from datetime import timedelta
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, NoReturn, Optional, Tuple
 
+from .._process import launcher as _launcher
 from .errors import DistNetworkError
 from .stores import Store
+from .work import run_beside
 
 FOLDER, JOB = "PMIX_SERVER_TMPDIR", "PMIX_NAMESPACE"  # variables of Open MPI's launcher
 LOCAL_RANK, LOCAL_SIZE, SIZE = "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"
@@ -40,6 +44,29 @@ def meet(seconds: float) -> None:
     _meet_here(os.path.join(os.environ[FOLDER], f"ampc.{name}"), seconds)
     if store is not None:
         _meet_others(store, name, seconds)
+
+
+def in_time(f: Callable[[], Any], seconds: float) -> Any:
+    """What ``f()`` returns, which connects the processes by MPI. DistNetworkError where it has not ended within ``seconds``, or LEAST."""
+    return run_beside(_Coming(max(seconds, LEAST)), "init_process_group", f)
+
+
+class _Coming:
+    """What a ``Work`` asks while there is no group yet."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def look_around(self, what: str, number: int) -> None:
+        """Nothing is known of the others yet."""
+
+    def give_up(self, what: str, number: int, seconds: float) -> NoReturn:
+        """DistNetworkError that names this rank."""
+        rank, size = _launcher.rank(), _launcher.size()
+        me, all_ = "this process" if rank is None else f"rank {rank}", "the processes" if size is None else f"all {size} processes"
+        raise DistNetworkError(f"{what}: {me} on {socket.gethostname()} has waited {seconds:g} s until {all_} are connected; one of them has not "
+                               f"called it, hangs, or cannot be reached over the network. `ampc run --nproc {size or 'N'} --hostfile hosts` starts "
+                               "them so that the missing one is named")
 
 
 def listen_for_ranks(addresses: List[str]) -> Tuple[Any, str]:

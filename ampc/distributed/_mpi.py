@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.util
 import os
 import re
@@ -12,7 +13,7 @@ from array import array
 from typing import TYPE_CHECKING, Any, Dict, List
 
 from .._process.launcher import INSTALL
-from . import _ends
+from . import _arrival, _ends
 from .errors import DistNetworkError
 
 if TYPE_CHECKING:
@@ -26,8 +27,9 @@ def is_installed() -> bool:
     return importlib.util.find_spec("mpi4py") is not None
 
 
-def start() -> Any:
-    """The module ``mpi4py.MPI``, with MPI running. DistNetworkError where it is not installed or cannot start."""
+def start(seconds: float = 0.0) -> Any:
+    """The module ``mpi4py.MPI``, with MPI running. DistNetworkError where it is not installed or cannot start, or where, the first time, processes do
+    not come within ``seconds``."""
     if "MPI" in _found:
         return _found["MPI"]
     if not is_installed():
@@ -41,16 +43,31 @@ def start() -> Any:
     except (ImportError, RuntimeError) as error:
         raise DistNetworkError(f"init_process_group: mpi4py has found no MPI library ({error}); {INSTALL}") from error
     started_here = not MPI.Is_initialized()
-    if started_here and MPI.Init_thread(MPI.THREAD_MULTIPLE) < MPI.THREAD_MULTIPLE:
-        raise DistNetworkError("init_process_group: this MPI library does not allow several threads (MPI_THREAD_MULTIPLE)")
-    from ._board import Board
-
-    if started_here:
-        _drop_names(MPI)
-    _found["board"] = Board(MPI, MPI.COMM_WORLD)
+    _found["board"] = _arrival.in_time(lambda: _connect(MPI, started_here), seconds)
     _found["MPI"] = MPI
     _ends.listen_to_the_end(_found["board"], MPI.COMM_WORLD.size, (lambda: _finish(MPI)) if started_here else bool)
     return MPI
+
+
+def _connect(MPI: Any, starts: bool) -> Board:
+    """Waits for all processes."""
+    from ._board import Board
+
+    if starts:
+        _initialize(MPI)
+        _drop_names(MPI)
+    return Board(MPI, MPI.COMM_WORLD)
+
+
+def _initialize(MPI: Any) -> None:
+    """``MPI.Init_thread``, which keeps Python's lock until all processes have come; here other threads of Python run meanwhile."""
+    given = ctypes.c_int()
+    status = ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(given))
+    if status != MPI.SUCCESS or given.value < MPI.THREAD_MULTIPLE:
+        why = f"cannot start (error code {status})" if status != MPI.SUCCESS else "does not allow several threads (MPI_THREAD_MULTIPLE)"
+        raise DistNetworkError(f"init_process_group: this MPI library {why}")
+    for comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
+        comm.Set_errhandler(MPI.ERRORS_RETURN)  # errors become exceptions, as after mpi4py's own start
 
 
 def _finish(MPI: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import time
 import weakref
 import zlib
@@ -21,7 +20,7 @@ from ._backends import Backends, Ways
 from ._shared import MOST, OPS, Shared, call_in_words, checksum_of
 from .errors import DistBackendError
 from .stores import Store
-from .work import Message, Work, Worker, seconds_of
+from .work import Message, Work, Worker, run_beside, seconds_of
 
 _groups: Dict[Any, str] = {}  # the groups that this process is a member of, and their backends; torch's _pg_map
 _made: weakref.WeakSet[Any] = weakref.WeakSet()  # all groups of this process, also those that have no name
@@ -288,17 +287,11 @@ class ProcessGroup:
         return self._part(members, tag, [self.ranks[i] for i in members], self.seconds, "a pair", self.backends)
 
     def _part(self, members: List[int], tag: int, ranks: List[int], seconds: float, description: str, backends: Backends) -> ProcessGroup:
-        """A group of some of its processes, which alone call it. A thread beside waits for the others in MPI, so that one that never comes is an
-        error here."""
-        made: List[ProcessGroup] = []
+        """A group of some of its processes, which alone call it."""
+        def make() -> ProcessGroup:
+            return ProcessGroup(self.start, self.start.part(self.comm, members, tag), ranks, seconds, description, backends)
 
-        def make() -> None:
-            made.append(ProcessGroup(self.start, self.start.part(self.comm, members, tag), ranks, seconds, description, backends))
-
-        work = Work(self, f"connecting {description}", 0)
-        threading.Thread(target=work.run, args=(make,), name="ampc.distributed.new", daemon=True).start()
-        work.wait()
-        return made[0]
+        return run_beside(self, f"connecting {description}", make)
 
     def twin(self, description: str) -> ProcessGroup:
         """A group of the same processes whose operations run beside this one's. All of them must call it."""
@@ -352,9 +345,10 @@ def is_initialized() -> bool:
 def _check_size(MPI: Any, world_size: int, rank: int) -> None:
     """RuntimeError where the processes that MPI knows are not those that the script or its launcher speaks of."""
     comm = MPI.COMM_WORLD
-    wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE") or comm.size)
+    wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE") or _launcher.size() or comm.size)
     if wanted != comm.size:
-        slurm = "; under srun MPI needs Slurm's PMIx: `srun --mpi=pmix`" if "SLURM_STEP_NUM_TASKS" in os.environ else ""
+        slurm = ("; under srun MPI needs Slurm's help: Open MPI `srun --mpi=pmix`, MPICH `srun --mpi=pmi2`; `srun --mpi=list` says what this Slurm "
+                 "has, and the commands before need neither in a job's script" if _launcher.is_srun() else "")
         raise RuntimeError(f"init_process_group: {wanted} processes are asked for, and MPI has started {comm.size}; start them with "
                            f"`ampc run --nproc {wanted} script.py` or `mpiexec -n {wanted} ampc run script.py`{slurm}")
     if rank >= 0 and rank != comm.rank:
@@ -377,8 +371,8 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
         group_name, pg_options: torch's, of no effect here.
 
     ValueError when called twice, and for another backend, method or store; RuntimeError where MPI has started another number of
-    processes, or NCCL is not found; DistNetworkError without mpi4py, or where processes do not come in time: to MASTER_ADDR, or
-    under Open MPI's launcher on one host."""
+    processes, or NCCL is not found; DistNetworkError without mpi4py, or where processes do not come within `timeout`, or 10 s where
+    that is less."""
     _ends.listen_to_errors()
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
@@ -391,7 +385,7 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
         set_device(device_id)
     start, comm, backends = _connected(backends, init_method, rank, world_size, seconds)
     start.board().come_back()
-    names.WORLD = ProcessGroup(start, comm, list(range(comm.size)), seconds, "default", backends)
+    names.WORLD = _arrival.in_time(lambda: ProcessGroup(start, comm, list(range(comm.size)), seconds, "default", backends), seconds)
     _ends.before_the_end = _destroy_what_is_left
     _groups[names.WORLD] = backends.asked()
 
@@ -416,11 +410,11 @@ def _connected(backends: Backends, init_method: Optional[str], rank: int, size: 
             return _store, _store.connect(where, seconds), backends.nccl_alone()
     _spawned.become_rank(rank, size, seconds)
     _arrival.meet(seconds)
-    MPI = _mpi.start()
+    MPI = _mpi.start(seconds)
     _check_size(MPI, size, rank)
     if backends.is_nccl_alone():
         backends.need_nccl()
-    return _mpi, MPI.COMM_WORLD.Dup(), backends
+    return _mpi, _arrival.in_time(MPI.COMM_WORLD.Dup, seconds), backends
 
 
 def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:

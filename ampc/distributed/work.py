@@ -135,6 +135,16 @@ class Several(Work):
         return next((work.exception() for work in self._works if work.exception()), None) if self.is_completed() else None
 
 
+def run_beside(group: Any, what: str, f: Callable[[], Any]) -> Any:
+    """What ``f()`` returns, which waits for other processes in MPI, where it could be told of nothing. A thread beside runs it, and this one waits as
+    ``Work.wait`` does, so that a process which never comes is an error here."""
+    made: List[Any] = []
+    work = Work(group, what, 0)
+    threading.Thread(target=work.run, args=(lambda: made.append(f()),), name="ampc.distributed.new", daemon=True).start()
+    work.wait()
+    return made[0]
+
+
 class Worker:
     """A thread that runs the operations of one group one after another. It starts with the first."""
 
