@@ -375,23 +375,41 @@ static void test_rounded_results(const ac_micro *micro) {
     }
 }
 
-/* The packing of each instruction set rounds as plain C does. */
-static void test_packed_bits(void) {
-    for (int t = 0; t < 200; t++) {
-        int64_t lanes = 1 + below(20), k = 1 + below(40);
-        matrix m = new_matrix(lanes, k, AC_float32, AC_bfloat16, (int)below(2));
-        for (int64_t i = 0; i < lanes; i++)
-            for (int64_t j = 0; j < k; j++) ((float *)m.block)[LEAD + offset_of(&m.o, i, j)] = any_float();
-        bool columns = below(2);
-        _Alignas(64) char want[AC_TILE_BYTES], got[AC_TILE_BYTES];
-        CHECK(ac_pack_k_step_portable(&m.o, AC_PANEL_BF16, columns, 0, 0, want));
-#ifdef AC_HAVE_X86
-        if (ac_cpu_isa() >= AC_ISA_AVX512) {
-            CHECK(ac_pack_k_step_avx512(&m.o, AC_PANEL_BF16, columns, 0, 0, got));
-            CHECK(memcmp(got, want, sizeof got) == 0);
+/* Fills m with any values of its dtype, or only with numbers. */
+static void put_any(const matrix *m, bool numbers) {
+    for (int64_t i = 0; i < m->o.lanes; i++)
+        for (int64_t j = 0; j < m->o.k; j++) {
+            float x = any_float();
+            while (numbers && isnan(x)) x = any_float();
+            if (m->o.dtype == AC_float32) ((float *)m->block)[LEAD + offset_of(&m->o, i, j)] = x;
+            else put(m, i, j, (double)x);
         }
-#else
-        (void)got;
+}
+
+/* One k step packed by plain C and by vectors gives the same bits. */
+static void same_bits(const matrix *m, ac_panel_kind kind, bool columns, ac_pack_k_step vectors) {
+    int64_t bytes = kind == AC_PANEL_SPLIT ? 2 * AC_TILE_BYTES : AC_TILE_BYTES;
+    _Alignas(64) char want[2 * AC_TILE_BYTES], got[2 * AC_TILE_BYTES];
+    bool fits = ac_pack_k_step_portable(&m->o, kind, columns, 0, 0, want);
+    CHECK(vectors(&m->o, kind, columns, 0, 0, got) == fits);
+    CHECK(!fits || memcmp(got, want, (size_t)bytes) == 0);
+}
+
+/* The packing of each instruction set rounds as plain C does, at edges and in whole tiles, with nans and without. */
+static void test_packed_bits(void) {
+    const ac_panel_kind kinds[] = {AC_PANEL_F32, AC_PANEL_BF16, AC_PANEL_F16, AC_PANEL_SPLIT};
+    const ac_dtype dtypes[] = {AC_float32, AC_bfloat16, AC_float16};
+    for (int t = 0; t < 3000; t++) {
+        ac_panel_kind kind = kinds[below(4)];
+        ac_dtype round = kind == AC_PANEL_F32 ? dtypes[below(3)] : kind == AC_PANEL_BF16 ? AC_bfloat16 : AC_float16;
+        int64_t lanes = below(2) ? 16 + below(4) : 1 + below(15), k = below(2) ? 32 + below(8) : 1 + below(31);
+        matrix m = new_matrix(lanes, k, dtypes[below(3)], round, (int)below(2));
+        if (kind != AC_PANEL_SPLIT || below(2)) put_any(&m, below(2)); /* what is split is finite */
+        m.o.stream = below(4) == 0;
+#ifdef AC_HAVE_X86
+        bool columns = below(2);
+        if (ac_cpu_isa() >= AC_ISA_AVX512) same_bits(&m, kind, columns, ac_pack_k_step_avx512);
+        if (ac_cpu_isa() >= AC_ISA_AVX2 && kind == AC_PANEL_F32) same_bits(&m, kind, columns, ac_pack_k_step_avx2);
 #endif
         free(m.block);
     }

@@ -32,20 +32,19 @@ HALVES __m512i ac_rounded_bf16(__m512 x) {
 static __attribute__((noinline, cold, unused)) __m512i ac_narrow32_bf16_nan(__m512 x, __m512 y) {
     return _mm512_inserti64x4(_mm512_castsi256_si512(ac_narrow16_bf16(x)), ac_narrow16_bf16(y), 1);
 }
-/* x, then y: half of the instructions of two ac_narrow16_bf16 */
-HALVES __m512i ac_narrow32_bf16(__m512 x, __m512 y) {
+/* x, then y, where neither holds a nan */
+HALVES __m512i ac_numbers32_bf16(__m512 x, __m512 y) {
     const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
                                            25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    if (__builtin_expect(_mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q) != 0, 0)) return ac_narrow32_bf16_nan(x, y);
     return _mm512_permutex2var_epi16(ac_rounded_bf16(x), upper, ac_rounded_bf16(y));
 }
-static __attribute__((noinline, cold, unused)) __m512i ac_pairs_bf16_nan(__m512 x, __m512 y) {
-    __m512i low = _mm512_cvtepu16_epi32(ac_narrow16_bf16(x)), high = _mm512_cvtepu16_epi32(ac_narrow16_bf16(y));
-    return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+/* x, then y: half of the instructions of two ac_narrow16_bf16 */
+HALVES __m512i ac_narrow32_bf16(__m512 x, __m512 y) {
+    if (__builtin_expect(_mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q) != 0, 0)) return ac_narrow32_bf16_nan(x, y);
+    return ac_numbers32_bf16(x, y);
 }
-/* Value i of x, then value i of y, for each i. */
+/* Value i of x, then value i of y, for each i, where none is a nan. */
 HALVES __m512i ac_pairs_bf16(__m512 x, __m512 y) {
-    if (__builtin_expect(_mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q) != 0, 0)) return ac_pairs_bf16_nan(x, y);
     return _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(ac_rounded_bf16(x), 16), ac_rounded_bf16(y));
 }
 HALVES __m256i ac_narrow16_f16(__m512 x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }

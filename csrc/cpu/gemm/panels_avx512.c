@@ -11,6 +11,9 @@
 #include "cpu/elementwise/half_simd.h"
 
 #define INLINE static inline __attribute__((always_inline))
+/* Without this the compiler computes sixteen addresses first, more than there are registers for. */
+#define ONE_BY_ONE(p) __asm__("" : "+r"(p))
+#define EACH_ROW _Pragma("GCC unroll 16") for (int i = 0; i < 16; i++)
 
 /* -- sixteen values of any dtype as float32, and float32 as 16-bit --------------------------------- */
 
@@ -29,9 +32,16 @@ INLINE __m256i read_half(const char *p, ac_dtype t, ac_dtype round, __mmask16 va
     return to_half(read16(p, t, valid), round);
 }
 
-INLINE __m512 read_rounded(const char *p, ac_dtype from, ac_dtype round, __mmask16 valid) {
+/* Without care for nans, whose places it notes. */
+INLINE __m512 nearest_bf16(__m512 x, __mmask16 *nan) {
+    *nan |= _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    return _mm512_castsi512_ps(_mm512_and_si512(ac_rounded_bf16(x), _mm512_set1_epi32((int)0xFFFF0000u)));
+}
+
+INLINE __m512 read_rounded(const char *p, ac_dtype from, ac_dtype round, __mmask16 valid, __mmask16 *nan) {
     __m512 x = read16(p, from, valid);
     if (round == AC_float32 || round == from) return x;
+    if (nan && from == AC_float32 && round == AC_bfloat16) return nearest_bf16(x, nan);
     __m256i h = to_half(x, round);
     return round == AC_bfloat16 ? ac_widen16_bf16(h) : ac_widen16_f16(h);
 }
@@ -51,6 +61,8 @@ typedef struct {
     int64_t lane_bytes, k_bytes;
 } corner;
 
+INLINE int64_t depth_of(ac_panel_kind kind) { return kind == AC_PANEL_F32 ? AC_CELLS : 2 * AC_CELLS; }
+
 INLINE corner corner_of(const ac_operand *o, int64_t lane, int64_t k) {
     int64_t item = ac_itemsize(o->dtype);
     corner c = {.data = (const char *)o->data + (lane * o->lane_stride + k * o->k_stride) * item};
@@ -59,78 +71,51 @@ INLINE corner corner_of(const ac_operand *o, int64_t lane, int64_t k) {
     return c;
 }
 
-/* A whole tile of halves as they are needs neither masks nor rounding. */
-INLINE bool is_whole(ac_dtype from, ac_dtype round, const corner *c) {
-    return from == round && c->lanes >= 16 && c->k >= 32;
-}
-
-INLINE void whole_by_lane(const corner *c, tile *t) {
-    for (int i = 0; i < 16; i++) t->row[i] = _mm512_loadu_si512(c->data + i * c->lane_bytes);
-}
-
-INLINE void whole_by_cell(const corner *c, tile *t) {
-    for (int i = 0; i < 16; i++) {
-        const char *p = c->data + 2 * i * c->k_bytes;
-        __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
-        __m512i y = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p + c->k_bytes)));
-        t->row[i] = _mm512_or_si512(x, _mm512_slli_epi32(y, 16));
-    }
-}
-
 /* Row i is lane i: 32 halves along k. */
-INLINE void halves_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
-    if (is_whole(from, round, c)) {
-        whole_by_lane(c, t);
-        return;
+INLINE __m512i halves_of_lane(ac_dtype from, ac_dtype round, const corner *c, int i, const char *p, __mmask16 *nan) {
+    __mmask16 low = i < c->lanes ? ac_first16(c->k) : 0, high = i < c->lanes ? ac_first16(c->k - 16) : 0;
+    const char *second = p + 16 * ac_itemsize(from);
+    if (from == round && high == 0xFFFF) return _mm512_loadu_si512(p);
+    if (nan && from == AC_float32 && round == AC_bfloat16) {
+        __m512 x = read16(p, from, low), y = read16(second, from, high);
+        *nan |= _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q);
+        return ac_numbers32_bf16(x, y);
     }
-    __mmask16 low = ac_first16(c->k), high = ac_first16(c->k - 16);
-    int64_t second = 16 * ac_itemsize(from);
-    for (int i = 0; i < 16; i++) {
-        const char *p = c->data + i * c->lane_bytes;
-        __mmask16 l = i < c->lanes ? low : 0, h = i < c->lanes ? high : 0;
-        if (from == AC_float32 && round == AC_bfloat16) {
-            t->row[i] = ac_narrow32_bf16(read16(p, from, l), read16(p + second, from, h));
-            continue;
-        }
-        __m256i x = read_half(p, from, round, l), y = read_half(p + second, from, round, h);
-        t->row[i] = _mm512_inserti64x4(_mm512_castsi256_si512(x), y, 1);
-    }
+    __m256i x = read_half(p, from, round, low), y = read_half(second, from, round, high);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(x), y, 1);
 }
 
 /* Row i is cell i: the pair (2i, 2i + 1) of every lane. */
-INLINE void halves_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
-    if (is_whole(from, round, c)) {
-        whole_by_cell(c, t);
-        return;
+INLINE __m512i halves_of_cell(ac_dtype from, ac_dtype round, const corner *c, int i, const char *p, __mmask16 *nan) {
+    __mmask16 lanes = ac_first16(c->lanes), low = 2 * i < c->k ? lanes : 0, high = 2 * i + 1 < c->k ? lanes : 0;
+    const char *second = p + c->k_bytes;
+    if (nan && from == AC_float32 && round == AC_bfloat16) {
+        __m512 x = read16(p, from, low), y = read16(second, from, high);
+        *nan |= _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q);
+        return ac_pairs_bf16(x, y);
     }
-    __mmask16 lanes = ac_first16(c->lanes);
-    for (int i = 0; i < 16; i++) {
-        const char *p = c->data + 2 * i * c->k_bytes;
-        __mmask16 l = 2 * i < c->k ? lanes : 0, next = 2 * i + 1 < c->k ? lanes : 0;
-        if (from == AC_float32 && round == AC_bfloat16) {
-            t->row[i] = ac_pairs_bf16(read16(p, from, l), read16(p + c->k_bytes, from, next));
-            continue;
-        }
-        __m256i x = read_half(p, from, round, l), y = read_half(p + c->k_bytes, from, round, next);
-        t->row[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(x), _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
-    }
+    __m256i x = read_half(p, from, round, low), y = read_half(second, from, round, high);
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(x), _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
 }
 
-INLINE void floats_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
-    __mmask16 along = ac_first16(c->k);
-    for (int i = 0; i < 16; i++)
-        t->row[i] =
-            _mm512_castps_si512(read_rounded(c->data + i * c->lane_bytes, from, round, i < c->lanes ? along : 0));
+/* From a row of a tile to the next. */
+INLINE int64_t row_bytes(ac_panel_kind kind, bool along_k, const corner *c) {
+    return along_k ? c->lane_bytes : kind == AC_PANEL_F32 ? c->k_bytes : 2 * c->k_bytes;
 }
 
-INLINE void floats_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
-    __mmask16 lanes = ac_first16(c->lanes);
-    for (int i = 0; i < 16; i++)
-        t->row[i] = _mm512_castps_si512(read_rounded(c->data + i * c->k_bytes, from, round, i < c->k ? lanes : 0));
+/* Row i of a tile, which begins at p. With `nan`, float32 is rounded to bfloat16 as if there were no nans, and their
+ * places are noted. */
+INLINE __m512i row_of(ac_panel_kind kind, bool along_k, ac_dtype from, ac_dtype round, const corner *c, int i,
+                      const char *p, __mmask16 *nan) {
+    if (kind != AC_PANEL_F32 && along_k) return halves_of_lane(from, round, c, i, p, nan);
+    if (kind != AC_PANEL_F32) return halves_of_cell(from, round, c, i, p, nan);
+    int64_t runs = along_k ? c->lanes : c->k, length = along_k ? c->k : c->lanes;
+    __mmask16 valid = i < runs ? ac_first16(length) : 0;
+    return _mm512_castps_si512(read_rounded(p, from, round, valid, nan));
 }
 
 /* 16 x 16 cells: pairs, quads, then the four 128-bit quarters. */
-static void transpose(tile *t) {
+INLINE void transpose(tile *t) {
     __m512i a[16], *r = t->row;
     for (int i = 0; i < 16; i += 2) {
         a[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
@@ -156,11 +141,9 @@ static void transpose(tile *t) {
     }
 }
 
-static void write(const tile *t, bool stream, char *to) {
-    for (int i = 0; i < 16; i++) {
-        if (stream) _mm512_stream_si512((void *)(to + 64 * i), t->row[i]);
-        else _mm512_store_si512(to + 64 * i, t->row[i]);
-    }
+INLINE void write(const tile *t, bool stream, char *to) {
+    if (stream) EACH_ROW _mm512_stream_si512((void *)(to + 64 * i), t->row[i]);
+    else EACH_ROW _mm512_store_si512(to + 64 * i, t->row[i]);
 }
 
 /* Sixteen float16 pairs as their leading bits and the rest, both bfloat16; true when all are finite. */
@@ -185,39 +168,74 @@ static bool split(tile *high, tile *low) {
 /* Tiles follow each other along the runs, and those of a large operand lie so far apart that no CPU foresees them all.
  * What is fetched beyond a run's end, or beyond the operand, does no harm. */
 INLINE void fetch_ahead(const corner *c, int64_t bytes) {
-    for (int i = 0; i < 16; i++) _mm_prefetch(c->data + i * bytes + AHEAD, _MM_HINT_T1);
+    if (bytes > AHEAD) EACH_ROW _mm_prefetch(c->data + i * bytes + AHEAD, _MM_HINT_T1);
 }
 
-INLINE bool pack_k_step(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to,
-                        ac_dtype from, ac_dtype round) {
-    corner c = corner_of(o, lane, k);
-    tile t, rest;
-    bool along_k = o->k_stride == 1, fits = true;
-    fetch_ahead(&c, along_k ? c.lane_bytes : c.k_bytes);
-    if (kind == AC_PANEL_F32 && along_k) floats_by_lane(from, round, &c, &t);
-    else if (kind == AC_PANEL_F32) floats_by_cell(from, round, &c, &t);
-    else if (along_k) halves_by_lane(from, round, &c, &t);
-    else halves_by_cell(from, round, &c, &t);
-    if (along_k == columns) transpose(&t);
+/* Turns a tile if it must be, and writes it. */
+INLINE bool place(tile *t, ac_panel_kind kind, bool turn, bool stream, char *to) {
+    tile rest;
+    bool fits = true;
+    if (turn) transpose(t);
     if (kind == AC_PANEL_SPLIT) {
-        fits = split(&t, &rest);
-        write(&rest, o->stream, to + AC_TILE_BYTES);
+        fits = split(t, &rest);
+        write(&rest, stream, to + AC_TILE_BYTES);
     }
-    write(&t, o->stream, to);
+    write(t, stream, to);
     return fits;
+}
+
+/* Tiles at an edge, those with nans, and unusual dtypes. */
+static __attribute__((noinline)) bool pack_any(const ac_operand *o, const corner *c, ac_panel_kind kind, bool turn,
+                                               char *to) {
+    tile t;
+    bool along_k = o->k_stride == 1;
+    const char *p = c->data;
+    for (int i = 0; i < 16; i++, p += row_bytes(kind, along_k, c))
+        t.row[i] = row_of(kind, along_k, o->dtype, o->round, c, i, p, NULL);
+    return place(&t, kind, turn, o->stream, to);
+}
+
+/* A whole tile needs no masks, and stays in registers where all but its address is constant. */
+INLINE bool pack_whole(const ac_operand *o, const corner *c, ac_panel_kind kind, bool along_k, bool turn, char *to,
+                       ac_dtype from, ac_dtype round) {
+    tile t;
+    __mmask16 nan = 0;
+    corner whole = *c;
+    whole.lanes = AC_LANES, whole.k = depth_of(kind);
+    const char *p = c->data;
+    EACH_ROW {
+        t.row[i] = row_of(kind, along_k, from, round, &whole, i, p, &nan);
+        p += row_bytes(kind, along_k, c);
+        ONE_BY_ONE(p);
+    }
+    if (__builtin_expect(nan != 0, 0)) return pack_any(o, c, kind, turn, to);
+    if (o->stream) return place(&t, kind, turn, true, to);
+    return place(&t, kind, turn, false, to);
 }
 
 /* The usual pairs of dtypes get code of their own. */
 bool ac_pack_k_step_avx512(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to) {
+    corner c = corner_of(o, lane, k);
+    bool along_k = o->k_stride == 1, turn = along_k == columns;
+    fetch_ahead(&c, along_k ? c.lane_bytes : c.k_bytes);
+    if (c.lanes < AC_LANES || c.k < depth_of(kind)) return pack_any(o, &c, kind, turn, to);
 #define CASE(kind_, from, round_)                                                                                      \
-    if (kind == kind_ && o->dtype == from && o->round == round_)                                                       \
-    return pack_k_step(o, kind_, columns, lane, k, to, from, round_)
-    CASE(AC_PANEL_BF16, AC_bfloat16, AC_bfloat16);
-    CASE(AC_PANEL_BF16, AC_float32, AC_bfloat16);
-    CASE(AC_PANEL_F32, AC_float32, AC_float32);
-    CASE(AC_PANEL_SPLIT, AC_float16, AC_float16);
-    CASE(AC_PANEL_SPLIT, AC_float32, AC_float16);
+    if (kind == kind_ && o->dtype == from && o->round == round_) {                                                     \
+        if (along_k && turn) return pack_whole(o, &c, kind_, true, true, to, from, round_);                            \
+        if (along_k) return pack_whole(o, &c, kind_, true, false, to, from, round_);                                   \
+        if (turn) return pack_whole(o, &c, kind_, false, true, to, from, round_);                                      \
+        return pack_whole(o, &c, kind_, false, false, to, from, round_);                                               \
+    }
+    CASE(AC_PANEL_BF16, AC_bfloat16, AC_bfloat16)
+    CASE(AC_PANEL_BF16, AC_float32, AC_bfloat16)
+    CASE(AC_PANEL_F32, AC_float32, AC_float32)
+    CASE(AC_PANEL_F32, AC_bfloat16, AC_bfloat16)
+    CASE(AC_PANEL_F32, AC_float32, AC_bfloat16)
+    CASE(AC_PANEL_F32, AC_float16, AC_float16)
+    CASE(AC_PANEL_F32, AC_float32, AC_float16)
+    CASE(AC_PANEL_SPLIT, AC_float16, AC_float16)
+    CASE(AC_PANEL_SPLIT, AC_float32, AC_float16)
 #undef CASE
-    return pack_k_step(o, kind, columns, lane, k, to, o->dtype, o->round);
+    return pack_any(o, &c, kind, turn, to);
 }
 #endif

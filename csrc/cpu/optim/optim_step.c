@@ -158,9 +158,11 @@ static void one_piece(const step_call *c, ac_update *u, int64_t piece) {
     bool direct = is_direct(u);
     if (direct) AC_WAY(step_in_place);
     else AC_WAY(step_in_tiles);
-    for (int64_t i = 0; i < part.rows; i++) {
-        int64_t at = (part.row + i) * cut.cols + part.col, end = at + part.cols;
-        int64_t most = direct ? part.cols : AC_TILE;
+    bool one_run = part.cols == cut.cols; /* whole rows follow each other in memory */
+    int64_t runs = one_run ? 1 : part.rows, length = one_run ? part.rows * part.cols : part.cols;
+    for (int64_t i = 0; i < runs; i++) {
+        int64_t at = (part.row + i) * cut.cols + part.col, end = at + length;
+        int64_t most = direct ? length : AC_TILE;
         for (; at < end; at += most) step_run(c->rule, c->constants, u, at, end - at < most ? end - at : most);
     }
     for (int k = 0; k < AC_KEPT && u->kept[k].panels; k++) {
