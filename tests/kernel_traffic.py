@@ -196,17 +196,20 @@ forward_case("`avg_pool2d`", "4 × 8 × 64 × 64", lambda lib, x: lib.nn.functio
 backward_case("`avg_pool2d`, backward", "4 × 8 × 64 × 64", lambda lib, x: lib.nn.functional.avg_pool2d(x, 2), (4, 8, 64, 64), reads="g")
 
 
-def cross_entropy(backward: bool) -> Callable[[Any], Any]:
+def cross_entropy(backward: bool, soft: bool = False) -> Callable[[Any], Any]:
     def make(lib: Any) -> Any:
-        x, target = half(lib, 16, 20000, grad=True), lib.randint(0, 20000, (16,), device="cuda")
-        call = functools.partial(lib.nn.functional.cross_entropy, x, target)
+        x = half(lib, 16, 20000, grad=True)
+        target = lib.softmax(lib.randn(16, 20000, device="cuda"), 1) if soft else lib.randint(0, 20000, (16,), device="cuda")
+        call, read = functools.partial(lib.nn.functional.cross_entropy, x, target), [x, target] if soft else [x]
         loss = call()
-        return (lambda: lib.autograd.grad(loss, x, retain_graph=True), [x, x]) if backward else (call, [x])
+        return (lambda: lib.autograd.grad(loss, x, retain_graph=True), [x, *read]) if backward else (call, read)
     return make
 
 
 case("`cross_entropy`", "16 × 20000")(cross_entropy(False))
 case("`cross_entropy`, backward", "16 × 20000")(cross_entropy(True))
+case("`cross_entropy`, float32 probabilities", "16 × 20000")(cross_entropy(False, True))
+case("`cross_entropy`, float32 probabilities, backward", "16 × 20000")(cross_entropy(True, True))
 
 
 def embedding(backward: bool) -> Callable[[Any], Any]:

@@ -291,7 +291,9 @@ SAMPLES: dict[str, list[Sample]] = {
     "class_entropy": [Sample((real(5, 3), np.array([0, 2, -100, 1, 1]), positive(3), -100, reduction, 0.1), torch=None, frozen=(2,)) for reduction in ("none", "mean", "sum")] +
                      [Sample((real(2, 3, 4), ints(3, 2, 4), None, 1, "mean", 0.0), torch=None), Sample((real(3), np.array(2), None, -100, "mean", 0.0), torch=None)],
     "class_entropy_backward": [Sample((real(), ints(3, 5), None, real(5, 3), exact(np.arange(10.0).reshape(5, 2)), exact([5.0, 3.0]), -100, "mean", 0.0), torch=None)],
-    "soft_entropy": [Sample((real(2, 3, 4), softmax(real(2, 3, 4), 1), positive(3), "none", 0.1), torch=None, frozen=(2,))],
+    "soft_entropy": [Sample((real(2, 3, 4), softmax(real(2, 3, 4), 1), positive(3), reduction, 0.1), torch=None) for reduction in ("none", "mean", "sum")] +
+                    [Sample((real(3), softmax(real(3), 0), None, "mean", 0.0), torch=None)],
+    "soft_entropy_backward": [Sample((real(), softmax(real(5, 3), 1), None, real(5, 3), exact(np.arange(15.0).reshape(5, 3)), "mean", 0.0), torch=None)],
     "l1_loss": [Sample((real(3, 4), real(3, 4)), reference=lambda x, t: np.abs(x - t).mean(), torch=F("l1_loss"))],
     "cross_entropy": [Sample((real(5, 3), ints(3, 5)), reference=lambda x, t: nll(np.log(softmax(x, 1)), t), torch=F("cross_entropy")),
                       Sample((real(5, 3), np.array([0, 2, -100, 1, 1]), positive(3)), {"label_smoothing": 0.1}, torch=F("cross_entropy"),

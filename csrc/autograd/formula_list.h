@@ -12,7 +12,7 @@
     ENTRY(minimum) ENTRY(masked_fill) ENTRY(where) ENTRY(addcmul) ENTRY(addcdiv) ENTRY(lerp) ENTRY(cast)         \
     ENTRY(clone) ENTRY(stands_for) ENTRY(as_strided_scatter) ENTRY(sum) ENTRY(mean) ENTRY(prod) ENTRY(var) ENTRY(std)              \
     ENTRY(extremum) ENTRY(pick_dim) ENTRY(norm) ENTRY(logsumexp) ENTRY(softmax) ENTRY(log_softmax)             \
-    ENTRY(mse_loss) ENTRY(nll_loss) ENTRY(nll_loss_backward) ENTRY(class_entropy) ENTRY(mm) ENTRY(bmm) ENTRY(linear) ENTRY(cat)       \
+    ENTRY(mse_loss) ENTRY(nll_loss) ENTRY(nll_loss_backward) ENTRY(class_entropy) ENTRY(soft_entropy) ENTRY(mm) ENTRY(bmm) ENTRY(linear) ENTRY(cat)       \
     ENTRY(gather) ENTRY(scatter_add) ENTRY(index_select) ENTRY(index_add) ENTRY(index) ENTRY(index_put)        \
     ENTRY(embedding) ENTRY(embedding_backward) ENTRY(pick_many) ENTRY(layer_norm) ENTRY(batch_norm) ENTRY(group_norm)          \
     ENTRY(dropout_mask) ENTRY(alias) ENTRY(view) ENTRY(expand) ENTRY(permute) ENTRY(transpose) ENTRY(select)     \

@@ -266,6 +266,53 @@ FORMULA(class_entropy) {
     DONE;
 }
 
+/* What log p of each class counts in the loss, negated: w ((1 - s) t + s / classes). */
+static T soft_shares(ac_scratch *s, const ac_attrs_soft_entropy *a, T target, T weight, double classes) {
+    if (a->label_smoothing > 0) target = PLUS(TIMES(target, 1 - a->label_smoothing), a->label_smoothing / classes);
+    return ac_c_has(weight) ? MUL(target, weight) : target;
+}
+
+/* The gradients of cross entropy with probabilities in operators, of 16 bits in float32: of the logits where a graph is
+ * wanted, which differentiates again, and always those of the target and of the weight. */
+static void soft_entropy_slopes(ac_formula *c, const ac_attrs_soft_entropy *a) {
+    ac_scratch *s = &c->scratch;
+    T given = SAVED(0), t = SAVED(1), w = MAYBE(2), g = ac_c_wide(s, G);
+    if (!given || !t || !w || !g) return;
+    int64_t channel = given->ndim > 1, classes = given->shape[channel];
+    ac_dims along = {1, {channel}}, column = {.n = given->ndim}, others = {.n = 0};
+    for (int64_t d = 0; d < column.n; d++) {
+        column.v[d] = d == channel ? classes : 1;
+        if (d != channel) others.v[others.n++] = d;
+    }
+    ac_attrs_softmax over = {channel, AC_NO_DTYPE};
+    T x = ac_c_cast(s, given, g->dtype), target = ac_c_cast(s, t, g->dtype);
+    T weight = ac_c_has(w) ? ac_c_reshape(s, ac_c_cast(s, w, g->dtype), &column) : ABSENT;
+    if (a->reduction == AC_REDUCE_MEAN) g = DIV(g, NUM((double)(given->numel / (classes ? classes : 1))));
+    if (a->reduction == AC_REDUCE_NONE) g = ac_c_unsqueeze(s, g, channel);
+    T q = soft_shares(s, a, target, weight, (double)classes);
+    if (c->graph && WANTS(0)) {
+        T slope = SUB(MUL(ac_c_call(s, AC_OP_softmax, &over, 1, x), ac_c_sum_over(s, q, &along, true)), q);
+        GIVE(0, ac_c_cast(s, MUL(slope, g), given->dtype));
+    }
+    if (!WANTS(1) && !WANTS(2)) return;
+    T each = MUL(UN(neg, ac_c_call(s, AC_OP_log_softmax, &over, 1, x)), g); /* of q */
+    T of_target = ac_c_has(weight) ? MUL(each, weight) : each;
+    GIVE(1, ac_c_cast(s, TIMES(of_target, 1 - a->label_smoothing), t->dtype));
+    if (!WANTS(2)) return;
+    T of_weight = MUL(each, soft_shares(s, a, target, ABSENT, (double)classes));
+    GIVE(2, ac_c_cast(s, others.n ? ac_c_sum_over(s, of_weight, &others, false) : of_weight, w->dtype));
+}
+
+FORMULA(soft_entropy) {
+    ATTR(soft_entropy);
+    if (!c->graph && WANTS(0)) {
+        T in[5] = {G, SAVED(1), MAYBE(2), SAVED(0), RESULT(1)}, out[AC_MAX_OUT];
+        if (ac_c_call_many(s, AC_OP_soft_entropy_backward, a, in, 5, out) == 0) GIVE(0, out[0]);
+    }
+    if (c->graph || WANTS(1) || WANTS(2)) soft_entropy_slopes(c, a);
+    DONE;
+}
+
 /* -- running totals ----------------------------------------------------------------------------------------- */
 
 /* y[i] = decay[i + 1] y[i + 1] + g[i], the adjoint of a running total along dim */

@@ -189,12 +189,13 @@ typedef struct {
 /* Cross entropy: a row of logits a sample. */
 enum { AC_GPU_LOSSES = 4096 }; /* of samples that a block joins, where there are more than these */
 typedef struct {
-    ac_gpu_rows rows; /* in[0]: logits; backward, out: their gradient */
+    ac_gpu_rows
+        rows; /* in[0]: logits, in[1]: probabilities, if targets are these; backward, out: the logits' gradient */
     ac_gpu_classes of;
     ac_gpu_ref loss, g;
     ac_space g_at;
-    double *lse, *totals, *each; /* lse: largest logit and the logarithm of the sum, each: loss and weight of each
-                                    sample, or of `n` parts of them */
+    double *lse, *totals, *each; /* lse: largest logit and the logarithm of the sum (of probabilities, what they sum to,
+                                    too), each: loss and weight of each sample, or of `n` parts of them */
     double *parts;
     int64_t n;
     double smoothing;

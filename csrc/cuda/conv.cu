@@ -204,18 +204,44 @@ DEV void give(const ac_gpu_implicit &a, const job &w, const sums (&s)[M_SIDES][J
     }
 }
 
-template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit &a) {
-    rooms &room = *(rooms *)ac_shared_memory;
-    job w = job_of(a, (int)blockIdx.x);
-    const uint16_t *image = (const uint16_t *)a.image.data + w.group * a.image_group;
-    const uint16_t *rows = (const uint16_t *)a.rows.data + w.group * a.rows_group;
-    run next_rows[RUNS] = {}, next_image[RUNS] = {};
+/* The results of a job. fetch(t) begins to bring tile t of ks into tile t & 1 of the room; while it is on its way
+ * multiply_tile(s, m0, j0, which) adds the products of the one before; land(t) waits for what was fetched. */
+template <bool WEIGHT, class Fetch, class Multiply, class Land>
+DEV void over_tiles(const ac_gpu_implicit &a, rooms &room, const job &w, Fetch fetch, Multiply multiply_tile,
+                    Land land) {
     if (threadIdx.x < AC_GPU_TILE) room.js[threadIdx.x] = entry_of<!WEIGHT>(a, w.j + (int)threadIdx.x, a.j);
     auto list_keys = [&](int k_step) {
         if (threadIdx.x < AC_GPU_KEYS)
             room.keys[k_step & 1][threadIdx.x] =
                 entry_of<WEIGHT>(a, w.k + k_step * AC_GPU_KEYS + (int)threadIdx.x, w.end);
     };
+    int warp = (int)threadIdx.x / 32, m0 = warp % 2 * WARP_M, j0 = warp / 2 * WARP_J;
+    bool works = w.m + m0 < a.m && w.j + j0 < a.j;
+    sums s[M_SIDES][J_SIDES];
+#pragma unroll
+    for (int m = 0; m < M_SIDES; m++)
+#pragma unroll
+        for (int j = 0; j < J_SIDES; j++) wmma::fill_fragment(s[m][j], 0.0f);
+
+    int k_steps = (w.end - w.k + AC_GPU_KEYS - 1) / AC_GPU_KEYS;
+    list_keys(0);
+    __syncthreads();
+    for (int k_step = -1; k_step < k_steps; k_step++) {
+        if (k_step + 1 < k_steps) fetch(k_step + 1);
+        list_keys(k_step + 2); /* where the keys of `k_step` were, which nobody reads any more */
+        if (works && k_step >= 0) multiply_tile(s, m0, j0, k_step & 1);
+        land(k_step + 1);
+        __syncthreads();
+    }
+    if (works) give(a, w, s, w.m + m0, w.j + j0, room);
+}
+
+template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit &a) {
+    rooms &room = *(rooms *)ac_shared_memory;
+    job w = job_of(a, (int)blockIdx.x);
+    const uint16_t *image = (const uint16_t *)a.image.data + w.group * a.image_group;
+    const uint16_t *rows = (const uint16_t *)a.rows.data + w.group * a.rows_group;
+    run next_rows[RUNS] = {}, next_image[RUNS] = {};
     const bool image_runs = !WEIGHT && a.image_runs; /* positions of a tap begin at any of a line */
     auto row_at = [&](int k_step, int i) {
         return &room.rows[k_step & 1][row_of(i, a.rows_across) * AC_GPU_ROW_STRIDE + key_of(i, a.rows_across)];
@@ -241,36 +267,18 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
             } else next_image[i] = image_run<WEIGHT>(a, image, j, of_image);
         }
     };
-    /* what passed through registers */
-    auto lay_down = [&](int k_step) {
-#pragma unroll
-        for (int i = 0; i < RUNS; i++) {
-            if (!a.rows_runs) *(run *)row_at(k_step, i) = next_rows[i];
-            if (!image_runs) *(run *)image_at(k_step, i) = next_image[i];
-        }
-        copies_done();
+    auto multiply_tile = [&](sums(&s)[M_SIDES][J_SIDES], int m0, int j0, int which) {
+        multiply<E>(s, room.rows[which] + m0 * AC_GPU_ROW_STRIDE, room.image[which] + j0 * AC_GPU_ROW_STRIDE);
     };
-    int warp = (int)threadIdx.x / 32, m0 = warp % 2 * WARP_M, j0 = warp / 2 * WARP_J;
-    bool works = w.m + m0 < a.m && w.j + j0 < a.j;
-    sums s[M_SIDES][J_SIDES];
+    auto land = [&](int k_step) { /* what passed through registers, too */
 #pragma unroll
-    for (int m = 0; m < M_SIDES; m++)
-#pragma unroll
-        for (int j = 0; j < J_SIDES; j++) wmma::fill_fragment(s[m][j], 0.0f);
-
-    int k_steps = (w.end - w.k + AC_GPU_KEYS - 1) / AC_GPU_KEYS;
-    list_keys(0);
-    __syncthreads();
-    for (int k_step = -1; k_step < k_steps; k_step++) {
-        if (k_step + 1 < k_steps) fetch(k_step + 1);
-        list_keys(k_step + 2); /* where the keys of `k_step` were, which nobody reads any more */
-        if (works && k_step >= 0)
-            multiply<E>(s, room.rows[k_step & 1] + m0 * AC_GPU_ROW_STRIDE,
-                        room.image[k_step & 1] + j0 * AC_GPU_ROW_STRIDE);
-        lay_down(k_step + 1);
-        __syncthreads();
-    }
-    if (works) give(a, w, s, w.m + m0, w.j + j0, room);
+                                  for (int i = 0; i < RUNS; i++) {
+                                      if (!a.rows_runs) *(run *)row_at(k_step, i) = next_rows[i];
+                                      if (!image_runs) *(run *)image_at(k_step, i) = next_image[i];
+                                  }
+                                  copies_done();
+    };
+    over_tiles<WEIGHT>(a, room, w, fetch, multiply_tile, land);
 }
 
 /* The weight's gradient where both operands have eight channels side by side: every run is copied as it is. */
@@ -281,12 +289,6 @@ template <class E> DEV void weight_of_channel_runs(const ac_gpu_implicit &a) {
     const uint16_t *rows = (const uint16_t *)a.rows.data + w.group * a.rows_group + w.m;
     int run = (int)threadIdx.x % TILE_RUNS * RUN, first_key = (int)threadIdx.x / TILE_RUNS;
     bool has_row = w.m + run < a.m;
-    if (threadIdx.x < AC_GPU_TILE) room.js[threadIdx.x] = entry_of<false>(a, w.j + (int)threadIdx.x, a.j);
-    auto list_keys = [&](int k_step) {
-        if (threadIdx.x < AC_GPU_KEYS)
-            room.keys[k_step & 1][threadIdx.x] =
-                entry_of<true>(a, w.k + k_step * AC_GPU_KEYS + (int)threadIdx.x, w.end);
-    };
     auto fetch = [&](int k_step) {
 #pragma unroll
         for (int i = 0; i < RUNS; i++) {
@@ -298,25 +300,10 @@ template <class E> DEV void weight_of_channel_runs(const ac_gpu_implicit &a) {
                         pixel);
         }
     };
-    int warp = (int)threadIdx.x / 32, m0 = warp % 2 * WARP_M, j0 = warp / 2 * WARP_J;
-    bool works = w.m + m0 < a.m && w.j + j0 < a.j;
-    sums s[M_SIDES][J_SIDES];
-#pragma unroll
-    for (int m = 0; m < M_SIDES; m++)
-#pragma unroll
-        for (int j = 0; j < J_SIDES; j++) wmma::fill_fragment(s[m][j], 0.0f);
-
-    int k_steps = (w.end - w.k + AC_GPU_KEYS - 1) / AC_GPU_KEYS;
-    list_keys(0);
-    __syncthreads();
-    for (int k_step = -1; k_step < k_steps; k_step++) {
-        if (k_step + 1 < k_steps) fetch(k_step + 1);
-        list_keys(k_step + 2);
-        if (works && k_step >= 0) multiply_across<E>(s, room.rows[k_step & 1] + m0, room.image[k_step & 1] + j0);
-        copies_done();
-        __syncthreads();
-    }
-    if (works) give(a, w, s, w.m + m0, w.j + j0, room);
+    auto multiply_tile = [&](sums(&s)[M_SIDES][J_SIDES], int m0, int j0, int which) {
+        multiply_across<E>(s, room.rows[which] + m0, room.image[which] + j0);
+    };
+    over_tiles<true>(a, room, w, fetch, multiply_tile, [](int) { copies_done(); });
 }
 
 AC_KERNEL_OF_TWO(ac_convolve_f16, ac_gpu_implicit) { implicit_product<__half, false>(a); }

@@ -18,10 +18,13 @@ KERNELS(log_softmax_backward)
 KERNELS(layer_norm)
 KERNELS(layer_norm_backward)
 KERNELS(entropy)
+KERNELS(soft_entropy)
 #undef KERNELS
 
 static ac_gpu_kernel entropy_backward[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_entropy_backward_f32"},
                                             {.image = AC_IMAGE_ROWS, .name = "ac_entropy_backward_f64"}};
+static ac_gpu_kernel soft_entropy_backward[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_soft_entropy_backward_f32"},
+                                                 {.image = AC_IMAGE_ROWS, .name = "ac_soft_entropy_backward_f64"}};
 static ac_gpu_kernel entropy_parts = {.image = AC_IMAGE_ROWS, .name = "ac_entropy_parts"},
                      entropy_join = {.image = AC_IMAGE_ROWS, .name = "ac_entropy_join"};
 
@@ -57,9 +60,11 @@ static bool column_runs(const ac_gpu_ref *x) {
     return !x->data || (ac_gpu_is_bulk((ac_dtype)x->dtype) && ac_gpu_aligned(x->data));
 }
 
+/* `inputs`: those that are read together, which have one dtype; another one may be read beside them. */
 static bool in_whole_runs(const ac_gpu_rows *a, int inputs, bool writes_rows) {
     bool runs = in_runs(&a->in[0], a->n) && (!writes_rows || in_runs(&a->out, a->n));
-    if (inputs > 1) runs = runs && in_runs(&a->in[1], a->n) && a->in[0].ref.dtype == a->in[1].ref.dtype;
+    if (a->in[1].ref.data) runs = runs && in_runs(&a->in[1], a->n);
+    if (inputs > 1) runs = runs && a->in[0].ref.dtype == a->in[1].ref.dtype;
     return runs && column_runs(&a->weight) && column_runs(&a->bias);
 }
 
@@ -231,13 +236,26 @@ int ac_cuda_layer_norm_backward(const ac_run *r) {
 
 /* -- cross entropy ---------------------------------------------------------------------------------- */
 
-static int entropy_init(ac_gpu_entropy *p, const ac_run *r, const ac_tensor *x) {
+static ac_gpu_entropy entropy_of(const ac_tensor *x, int64_t samples, int64_t reduction, double smoothing) {
+    int channel = x->ndim > 1;
+    return (ac_gpu_entropy){.rows = {.n = x->shape[channel], .rows = samples, .in = {rows_of(x, 1u << channel)}},
+                            .smoothing = smoothing,
+                            .mean = reduction == AC_REDUCE_MEAN};
+}
+
+static int class_entropy_init(ac_gpu_entropy *p, const ac_run *r, const ac_tensor *x) {
     ATTRS(cross_entropy);
-    uint32_t channel = 1u << (x->ndim > 1);
-    *p = (ac_gpu_entropy){.rows = {.n = x->shape[x->ndim > 1], .rows = r->in[1]->numel, .in = {rows_of(x, channel)}},
-                          .smoothing = a->label_smoothing,
-                          .mean = a->reduction == AC_REDUCE_MEAN};
+    *p = entropy_of(x, r->in[1]->numel, a->reduction, a->label_smoothing);
     return ac_gpu_classes_of(&p->of, r, p->rows.n, a->ignore_index);
+}
+
+static ac_gpu_entropy soft_entropy_of(const ac_run *r, const ac_tensor *x, int64_t samples) {
+    ATTRS(soft_entropy);
+    const ac_tensor *target = r->in[1], *weight = r->in[2];
+    ac_gpu_entropy p = entropy_of(x, samples, a->reduction, a->label_smoothing);
+    p.rows.in[1] = rows_of(target, 1u << (x->ndim > 1));
+    p.of.classes = p.rows.n, p.of.weight = ac_gpu_ref_of(weight), p.of.weight_stride = weight ? weight->strides[0] : 0;
+    return p;
 }
 
 /* Sums over samples: in parts where there are many, in the order of sizes alone. */
@@ -249,40 +267,66 @@ static int join_losses(ac_device d, ac_gpu_entropy *p, int64_t parts) {
     return ac_gpu_launch(d, &entropy_join, 1, ROOM_BYTES, p);
 }
 
-int ac_cuda_class_entropy(const ac_run *r) {
-    ATTRS(cross_entropy);
-    const ac_tensor *x = r->in[0];
+static int launch_entropy(const ac_run *r, ac_gpu_kernel *kernels, int opmath, ac_gpu_entropy *p, bool whole) {
     ac_device d = ac_run_device(r);
-    ac_gpu_entropy p;
-    AC_TRY(entropy_init(&p, r, x));
-    int64_t rows = p.n = p.rows.rows, parts = rows > 2 * AC_GPU_LOSSES ? (rows + AC_GPU_LOSSES - 1) / AC_GPU_LOSSES : 1;
-    bool whole = a->reduction != AC_REDUCE_NONE;
+    int64_t rows = p->n = p->rows.rows,
+            parts = rows > 2 * AC_GPU_LOSSES ? (rows + AC_GPU_LOSSES - 1) / AC_GPU_LOSSES : 1;
     ac_gpu_block *room = ac_gpu_alloc(d, (rows + parts) * 2 * 8);
     if (!room) return -1;
-    p.lse = ac_data(r->out[1]), p.totals = ac_data(r->out[2]), p.loss = ac_gpu_ref_of(r->out[0]);
-    p.each = whole ? ac_gpu_address(room) : NULL, p.parts = (double *)ac_gpu_address(room) + 2 * rows;
-    int failed = 0, kernel = plan_launch(&p.rows, ac_gpu_opmath(x->dtype), 1, false, true);
-    if (rows) failed = ac_gpu_launch(d, &entropy[kernel], blocks_of(d, &p.rows), ROOM_BYTES, &p);
-    if (!whole) p.loss = (ac_gpu_ref){.data = NULL}, p.n = 0; /* each loss is where it belongs */
-    if (!failed) failed = join_losses(d, &p, whole ? parts : 1);
+    p->lse = ac_data(r->out[1]), p->loss = ac_gpu_ref_of(r->out[0]);
+    p->each = whole ? ac_gpu_address(room) : NULL, p->parts = (double *)ac_gpu_address(room) + 2 * rows;
+    int failed = 0, kernel = plan_launch(&p->rows, opmath, 1, false, true);
+    if (rows) failed = ac_gpu_launch(d, &kernels[kernel], blocks_of(d, &p->rows), ROOM_BYTES, p);
+    if (!whole) p->loss = (ac_gpu_ref){.data = NULL}, p->n = 0; /* each loss is where it belongs */
+    if (!failed && (whole || p->totals)) failed = join_losses(d, p, whole ? parts : 1);
     ac_gpu_free(room);
     return failed;
 }
 
+int ac_cuda_class_entropy(const ac_run *r) {
+    ATTRS(cross_entropy);
+    ac_gpu_entropy p;
+    AC_TRY(class_entropy_init(&p, r, r->in[0]));
+    p.totals = ac_data(r->out[2]);
+    return launch_entropy(r, entropy, ac_gpu_opmath(r->in[0]->dtype), &p, a->reduction != AC_REDUCE_NONE);
+}
+
+int ac_cuda_soft_entropy(const ac_run *r) {
+    ATTRS(soft_entropy);
+    ac_gpu_entropy p = soft_entropy_of(r, r->in[0], r->out[1]->numel / 3);
+    return launch_entropy(r, soft_entropy, ac_gpu_opmath(r->out[0]->dtype), &p, a->reduction != AC_REDUCE_NONE);
+}
+
+static int launch_entropy_backward(const ac_run *r, ac_gpu_kernel *kernels, int opmath, ac_gpu_entropy *p, bool whole) {
+    enum { G, X = 3, LSE };
+    const ac_tensor *x = r->in[X], *g = r->in[G];
+    if (r->out[0]->numel == 0) return 0;
+    p->rows.out = rows_of(r->out[0], 1u << (x->ndim > 1));
+    p->g = ac_gpu_ref_of(g), p->g_at = ac_space_of(g, UINT32_MAX);
+    if (whole) p->g_at = (ac_space){.n = 1, .numel = p->rows.rows, .size = {p->rows.rows}};
+    p->lse = ac_data(r->in[LSE]);
+    int kernel = plan_launch(&p->rows, opmath, 1, true, false);
+    return ac_gpu_launch(ac_run_device(r), &kernels[kernel], blocks_of(ac_run_device(r), &p->rows), ROOM_BYTES, p);
+}
+
 int ac_cuda_class_entropy_backward(const ac_run *r) {
     ATTRS(cross_entropy);
-    enum { G, X = 3, LSE, TOTALS };
-    const ac_tensor *x = r->in[X], *g = r->in[G];
-    ac_device d = ac_run_device(r);
+    enum { X = 3, TOTALS = 5 };
+    const ac_tensor *x = r->in[X];
     ac_gpu_entropy p;
-    AC_TRY(entropy_init(&p, r, x));
-    if (r->out[0]->numel == 0) return 0;
-    p.rows.out = rows_of(r->out[0], 1u << (x->ndim > 1));
-    p.g = ac_gpu_ref_of(g), p.g_at = ac_space_of(g, UINT32_MAX);
-    if (a->reduction != AC_REDUCE_NONE) p.g_at = (ac_space){.n = 1, .numel = p.rows.rows, .size = {p.rows.rows}};
-    p.lse = ac_data(r->in[LSE]), p.totals = ac_data(r->in[TOTALS]);
-    int kernel = plan_launch(&p.rows, ac_gpu_opmath(x->dtype), 1, true, false);
-    return ac_gpu_launch(d, &entropy_backward[kernel], blocks_of(d, &p.rows), ROOM_BYTES, &p);
+    AC_TRY(class_entropy_init(&p, r, x));
+    p.totals = ac_data(r->in[TOTALS]);
+    bool whole = a->reduction != AC_REDUCE_NONE;
+    return launch_entropy_backward(r, entropy_backward, ac_gpu_opmath(x->dtype), &p, whole);
+}
+
+int ac_cuda_soft_entropy_backward(const ac_run *r) {
+    ATTRS(soft_entropy);
+    enum { G, X = 3, LSE };
+    const ac_tensor *x = r->in[X];
+    ac_gpu_entropy p = soft_entropy_of(r, x, r->in[LSE]->numel / 3);
+    int opmath = ac_gpu_opmath(ac_promote(x->dtype, r->in[G]->dtype));
+    return launch_entropy_backward(r, soft_entropy_backward, opmath, &p, a->reduction != AC_REDUCE_NONE);
 }
 
 /* -- rows of the CPU: the GPU has its own; nobody calls these on a GPU but by hand -- */

@@ -140,9 +140,10 @@ template <class Row, class V, class Join> DEV V row_join(const Row &row, V v, Jo
  * infinity or nan, as that of the values' own. */
 template <class R> DEV R shift_of(R top) { return top - top == 0 ? top : (R)0; }
 
-/* The row's largest value, nans aside, and the sum of exponentials in float64. `also` sees each value once, after its
- * exponential (`keep`: which stands in its place, where the row is held). */
-template <bool KEEP, class Row, class R, class F> DEV double sum_exponentials(Row &row, R *largest, F also) {
+/* The row's largest value, nans aside, and the sum of exponentials in float64. `also` is given each value once, and the
+ * shift so far; it is told of every change of that. `KEEP`: exponentials stand in the values' place, where the row is
+ * held. */
+template <bool KEEP, class Row, class R, class F> DEV double sum_exponentials(Row &row, R *largest, F &&also) {
     constexpr int W = Row::W;
     R top = (R)-INFINITY, part = 0, own = top;
     if (Row::HELD) {
@@ -153,25 +154,29 @@ template <bool KEEP, class Row, class R, class F> DEV double sum_exponentials(Ro
         if (!Row::HELD) {
             R most = v[0][0];
             EACH_OF(W) most = greater(most, v[0][j]);
-            if (most > top) part *= exponential(top - most), top = most;
+            if (most > top) {
+                part *= exponential(top - most), also.moved(shift_of(most) - shift_of(top));
+                top = most;
+            }
         }
         R shift = shift_of(top);
+        also(i, v[0], shift);
         EACH_OF(W) {
             R e = KEEP ? exponential(v[0][j] - shift) : summand(v[0][j] - shift);
             part += e;
             if (KEEP) v[0][j] = e;
         }
-        also(i, v[0]);
     });
     if (!Row::HELD) {
         own = top, top = row_join(row, top, Larger());
-        if (own != top) part *= exponential(own - top);
+        if (own != top) part *= exponential(own - top), also.moved(shift_of(top) - shift_of(own));
     }
     *largest = top;
     return row_join(row, (double)part, Add());
 }
 struct Nothing {
-    template <class V> DEV_METHOD void operator()(int64_t, V &) const {}
+    template <class V, class R> DEV_METHOD void operator()(int64_t, V &, R) const {}
+    template <class R> DEV_METHOD void moved(R) const {}
 };
 /* of softmax: an infinity among the values leaves nan */
 DEV double without_infinity(double sum) { return sum - sum == 0 ? sum : (double)NAN; }
@@ -294,35 +299,71 @@ ROWS(layer_norm_backward, 2)
 
 /* -- cross entropy: a row a sample ------------------------------------------------------------------ */
 
+/* Shares of a row's classes in its loss, of all classes evenly: their weights. */
+template <class R> struct EvenShares {
+    const ac_gpu_classes &of;
+    template <int W> DEV_METHOD void operator()(int64_t i, R (&q)[W]) const {
+        EACH_OF(W) q[j] = weight_of<R>(of, i + j);
+    }
+};
+/* Those of the probabilities in[1]: w ((1 - s) t + s / classes). */
+template <class R> struct TargetShares {
+    const ac_gpu_entropy &a;
+    int64_t base;
+    R keep, even;
+    DEV_METHOD TargetShares(const ac_gpu_entropy &args, int64_t r)
+        : a(args), base(space_offset(args.rows.in[1].kept, r)), keep((R)(1 - args.smoothing)),
+          even((R)(args.smoothing / (double)args.rows.n)) {}
+    template <int W> DEV_METHOD void operator()(int64_t i, R (&q)[W]) const {
+        const ac_gpu_rows_of &t = a.rows.in[1];
+        if constexpr (W > 1) load_run<W>(t.ref.data, t.ref.dtype, base + i, q);
+        else q[0] = load_real<R>(t.ref, base + space_offset(t.inner, i));
+        EACH_OF(W) q[j] = (keep * q[j] + even) * weight_of<R>(a.of, i + j);
+    }
+};
+
+/* The sum of the shares q of a row's values x, and that of q times what x is below the row's shift: so large logits
+ * keep their differences. */
+template <class R, class Shares> struct Below {
+    Shares shares;
+    R all = 0, part = 0;
+    DEV_METHOD Below(const Shares &of) : shares(of) {}
+    template <int W> DEV_METHOD void operator()(int64_t i, R (&x)[W], R shift) {
+        R q[W];
+        shares(i, q);
+        EACH_OF(W) all += q[j], part += q[j] * (shift - x[j]);
+    }
+    DEV_METHOD void moved(R by) { part += all * by; }
+};
+/* The sum of q (lse - x) over the row, of which `rest` is the logarithm of the sum, and that of q. */
+template <class Row, class B> DEV double shared_loss(const Row &row, const B &below, double rest, double *all) {
+    *all = row_join(row, (double)below.all, Add());
+    return *all * rest + row_join(row, (double)below.part, Add());
+}
+
+/* A sample's loss, and what it counts in the mean. */
+DEV void note_loss(const ac_gpu_entropy &a, int64_t r, double loss, double weight) {
+    if (a.each) a.each[2 * r] = loss, a.each[2 * r + 1] = weight;
+    else store_real<double>(a.loss, r, loss);
+}
+
 /* The loss of a sample is w (lse - x[target]), where lse has two parts: the largest logit, and the logarithm of the
- * sum. Label smoothing takes 1 - s of that, and s / classes of w[c] (lse - x[c]) of every class c: the sum of the
- * latter is around x[target], so that large logits keep their differences. */
+ * sum. Label smoothing takes 1 - s of that, and s / classes of w[c] (lse - x[c]) of every class c. */
 template <class Row> DEV void entropy(const ac_gpu_entropy &a) {
     typedef typename Row::R R;
     each_row<Row>(a.rows, [&](Row &row) {
         const ac_gpu_rows_of &x = a.rows.in[0];
         int64_t c = class_of(a.of, row.r);
-        R named = c < 0 ? 0 : load_real<R>(x.ref, space_offset(x.kept, row.r) + space_offset(x.inner, c));
-        R from = named - named == 0 ? named : 0, weights = 0, part = 0, largest;
-        auto smooth = [&](int64_t i, auto &v) {
-            EACH_OF(Row::W) {
-                R w = weight_of<R>(a.of, i + j);
-                weights += w, part += w * (v[j] - from);
-            }
-        };
+        R named = c < 0 ? 0 : load_real<R>(x.ref, space_offset(x.kept, row.r) + space_offset(x.inner, c)), largest;
+        Below<R, EvenShares<R>> others(EvenShares<R>{a.of});
         double sum = a.smoothing == 0 ? sum_exponentials<false>(row, &largest, Nothing())
-                                      : sum_exponentials<false>(row, &largest, smooth);
+                                      : sum_exponentials<false>(row, &largest, others);
         double rest = log(without_infinity(sum)), top = (double)largest, w = c < 0 ? 0 : weight_of<double>(a.of, c);
-        double loss = w * ((top - (double)named) + rest);
-        if (a.smoothing != 0) {
-            double all = row_join(row, (double)weights, Add()), others = row_join(row, (double)part, Add());
-            loss += a.smoothing * ((all * ((top - (double)from) + rest) - others) / (double)a.rows.n - loss);
-        }
+        double loss = w * ((top - (double)named) + rest), all;
+        if (a.smoothing != 0) loss += a.smoothing * (shared_loss(row, others, rest, &all) / (double)a.rows.n - loss);
         if (row.thread() != 0) return;
-        if (c < 0) loss = 0;
         a.lse[2 * row.r] = top, a.lse[2 * row.r + 1] = rest;
-        if (a.each) a.each[2 * row.r] = loss, a.each[2 * row.r + 1] = w;
-        else store_real<double>(a.loss, row.r, loss);
+        note_loss(a, row.r, c < 0 ? 0 : loss, w);
     });
 }
 AC_KERNEL(ac_entropy_f32, ac_gpu_entropy) {
@@ -331,6 +372,27 @@ AC_KERNEL(ac_entropy_f32, ac_gpu_entropy) {
 }
 AC_KERNEL(ac_entropy_f64, ac_gpu_entropy) { entropy<Elements<double, 1>>(a); }
 AC_KERNEL(ac_entropy_held, ac_gpu_entropy) { entropy<Runs<1, true>>(a); }
+
+/* Of targets that are probabilities: the sum of q (lse - x). Backward is told the sum of q beside the parts of lse. */
+template <class Row> DEV void soft_entropy(const ac_gpu_entropy &a) {
+    typedef typename Row::R R;
+    each_row<Row>(a.rows, [&](Row &row) {
+        Below<R, TargetShares<R>> below(TargetShares<R>(a, row.r));
+        R largest;
+        double rest = log(without_infinity(sum_exponentials<false>(row, &largest, below))), all;
+        double loss = shared_loss(row, below, rest, &all);
+        if (row.thread() != 0) return;
+        double *lse = a.lse + 3 * row.r;
+        lse[0] = (double)largest, lse[1] = rest, lse[2] = all;
+        note_loss(a, row.r, a.rows.n ? loss : 0, a.rows.n ? 1 : 0); /* without classes the mean is nan */
+    });
+}
+AC_KERNEL(ac_soft_entropy_f32, ac_gpu_entropy) {
+    if (a.rows.vector) soft_entropy<Runs<1, false>>(a);
+    else soft_entropy<Elements<float, 1>>(a);
+}
+AC_KERNEL(ac_soft_entropy_f64, ac_gpu_entropy) { soft_entropy<Elements<double, 1>>(a); }
+AC_KERNEL(ac_soft_entropy_held, ac_gpu_entropy) { soft_entropy<Runs<1, true>>(a); }
 
 /* The sum of pairs [begin, end), by all of a block. */
 DEV void pair_sum(const double *pairs, int64_t begin, int64_t end, double *one, double *two) {
@@ -356,7 +418,7 @@ AC_KERNEL(ac_entropy_join, ac_gpu_entropy) {
     for (int64_t c = threadIdx.x; c < a.of.classes; c += AC_GPU_THREADS) all += weight_of<double>(a.of, c);
     all = block_join(all, Add());
     if (threadIdx.x != 0) return;
-    a.totals[0] = weight, a.totals[1] = all;
+    if (a.totals) a.totals[0] = weight, a.totals[1] = all;
     if (a.mean) loss = (weight == 0 ? 0 : loss) / weight; /* nan, also where label smoothing leaves a loss */
     if (a.loss.data) store_real<double>(a.loss, 0, loss);
 }
@@ -390,6 +452,27 @@ AC_KERNEL(ac_entropy_backward_f32, ac_gpu_entropy) {
     else entropy_backward<Elements<float, 1>>(a);
 }
 AC_KERNEL(ac_entropy_backward_f64, ac_gpu_entropy) { entropy_backward<Elements<double, 1>>(a); }
+
+template <class Row> DEV void soft_entropy_backward(const ac_gpu_entropy &a) {
+    typedef typename Row::R R;
+    each_row<Row>(a.rows, [&](Row &row) {
+        TargetShares<R> shares(a, row.r);
+        const double *lse = a.lse + 3 * row.r;
+        double g = load_real<double>(a.g, space_offset(a.g_at, row.r));
+        if (a.mean) g /= (double)a.rows.rows;
+        R top = (R)lse[0], rest = (R)lse[1], by = (R)(g * lse[2]), take = (R)g;
+        row.write([&](int64_t i, auto &v, auto &y) {
+            R q[Row::W];
+            shares(i, q);
+            EACH_OF(Row::W) y[j] = by * exponential((v[0][j] - top) - rest) - take * q[j];
+        });
+    });
+}
+AC_KERNEL(ac_soft_entropy_backward_f32, ac_gpu_entropy) {
+    if (a.rows.vector) soft_entropy_backward<Runs<1, false>>(a);
+    else soft_entropy_backward<Elements<float, 1>>(a);
+}
+AC_KERNEL(ac_soft_entropy_backward_f64, ac_gpu_entropy) { soft_entropy_backward<Elements<double, 1>>(a); }
 
 /* -- the gradients of layer norm's weight and bias: sums down the columns, in parts ----------------- */
 

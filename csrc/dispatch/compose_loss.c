@@ -25,29 +25,6 @@ COMPOSE(mse_loss_weighted) {
 
 /* -- cross entropy ------------------------------------------------------------------------------------ */
 
-static ac_dims class_column(const ac_tensor *x, int64_t channel) {
-    ac_dims column = {.n = x->ndim};
-    for (int64_t d = 0; d < column.n; d++) column.v[d] = d == channel ? x->shape[d] : 1;
-    return column;
-}
-
-/* Targets as probabilities of x's own shape. */
-COMPOSE(soft_entropy) {
-    ATTRS(soft_entropy);
-    T target = in[1];
-    int64_t channel = in[0]->ndim > 1, classes = in[0]->shape[channel];
-    ac_attrs_softmax along = {channel, AC_NO_DTYPE};
-    ac_dims column = class_column(in[0], channel);
-    double mix = a->label_smoothing, samples = (double)(in[0]->numel / (classes ? classes : 1));
-    if (mix > 0) target = PLUS(TIMES(target, 1 - mix), mix / (double)classes);
-    T each = MUL(ac_c_call(s, AC_OP_log_softmax, &along, 1, in[0]), target);
-    if (in[2]) each = MUL(each, ac_c_reshape(s, in[2], &column));
-    T loss = UN(neg, ac_c_sum(s, each, channel));
-    if (a->reduction == AC_REDUCE_NONE) return loss;
-    T total = ac_c_sum_all(s, loss);
-    return a->reduction == AC_REDUCE_SUM ? total : DIV(total, NUM(samples));
-}
-
 /* A target with a dimension of classes that is not what probabilities are. */
 static int refuse_classes(const ac_tensor *x, const ac_tensor *target) {
     char left[AC_SHAPE_TEXT], right[AC_SHAPE_TEXT];

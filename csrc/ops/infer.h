@@ -10,7 +10,7 @@
     SHAPE(randperm) SHAPE(scatter) SHAPE(reduce_sum) SHAPE(reduce_float) SHAPE(reduce_float_dim)        \
     SHAPE(reduce_var) SHAPE(reduce_same) SHAPE(reduce_pair) SHAPE(reduce_index) SHAPE(reduce_bool)      \
     SHAPE(reduce_norm) SHAPE(softmax) SHAPE(softmax_backward) SHAPE(loss_pair) SHAPE(nll_loss) SHAPE(nll_loss_backward)         \
-    SHAPE(class_entropy) SHAPE(class_entropy_backward) \
+    SHAPE(class_entropy) SHAPE(class_entropy_backward) SHAPE(soft_entropy) SHAPE(soft_entropy_backward) \
     SHAPE(mm) SHAPE(bmm) SHAPE(linear) SHAPE(cat) SHAPE(gather) SHAPE(index_select) SHAPE(index)          \
     SHAPE(index_put) SHAPE(nonzero) SHAPE(embedding) SHAPE(embedding_backward) SHAPE(topk) SHAPE(sort)   \
     SHAPE(layer_norm) SHAPE(layer_norm_backward) SHAPE(batch_norm) SHAPE(batch_norm_backward) SHAPE(group_norm) SHAPE(group_norm_backward) \

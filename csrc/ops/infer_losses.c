@@ -67,10 +67,17 @@ int ac_infer_nll_loss_backward(ac_infer *i) {
     return 0;
 }
 
-/* Two numbers for each sample. */
-static ac_dims pairs_of(ac_dims samples) {
-    samples.v[samples.n++] = 2;
+/* So many numbers for each sample. */
+static ac_dims numbers_of(ac_dims samples, int64_t n) {
+    samples.v[samples.n++] = n;
     return samples;
+}
+
+/* What a kernel kept of its forward pass. */
+static int need_kept(const ac_infer *i, int k, const ac_dims *shape) {
+    AC_TRY(ac_need_shape(i, k, shape));
+    if (i->in[k]->dtype == AC_float64 && ac_is_contiguous(i->in[k])) return 0;
+    return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous float64", i->info->shown, ac_input_name(i, k));
 }
 
 int ac_infer_class_entropy(ac_infer *i) {
@@ -80,7 +87,7 @@ int ac_infer_class_entropy(ac_infer *i) {
     AC_TRY(check_classes(i, &scores, &target));
     ac_dtype dtype = i->low == AC_NO_DTYPE ? i->in[0]->dtype : (ac_dtype)i->low;
     i->out[0] = (ac_spec){dtype, a->reduction == AC_REDUCE_NONE ? target : (ac_dims){0}, AC_CPU};
-    i->out[1] = (ac_spec){AC_float64, pairs_of(target), AC_CPU};
+    i->out[1] = (ac_spec){AC_float64, numbers_of(target, 2), AC_CPU};
     i->out[2] = (ac_spec){AC_float64, pair, AC_CPU};
     return 0;
 }
@@ -93,12 +100,48 @@ int ac_infer_class_entropy_backward(ac_infer *i) {
     AC_TRY(ac_need_floating(i, X));
     AC_TRY(check_classes(i, &scores, &target));
     AC_TRY(ac_need_shape(i, G, a->reduction == AC_REDUCE_NONE ? &target : &none));
-    target = pairs_of(target);
-    AC_TRY(ac_need_shape(i, LSE, &target));
-    AC_TRY(ac_need_shape(i, TOTALS, &pair));
-    for (int k = LSE; k <= TOTALS; k++)
-        if (i->in[k]->dtype != AC_float64 || !ac_is_contiguous(i->in[k]))
-            return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous float64", i->info->shown, ac_input_name(i, k));
+    target = numbers_of(target, 2);
+    AC_TRY(need_kept(i, LSE, &target));
+    AC_TRY(need_kept(i, TOTALS, &pair));
     i->out[0] = (ac_spec){i->in[X]->dtype, scores, AC_CPU};
+    return 0;
+}
+
+/* The shape of the samples of logits x, whose target holds probabilities, and their checks. */
+static int check_probabilities(ac_infer *i, const ac_tensor *x, ac_dims *samples) {
+    *samples = ac_shape_of(x);
+    if (x->ndim == 0) return ac_fail(AC_RUNTIME, "%s: `input` must have a dimension of classes", i->info->shown);
+    AC_TRY(ac_need_floating(i, 1));
+    AC_TRY(ac_need_shape(i, 1, samples));
+    int64_t channel = x->ndim > 1;
+    for (int64_t d = channel; d + 1 < samples->n; d++) samples->v[d] = samples->v[d + 1];
+    samples->n--;
+    return need_class_weight(i, i->in[2], x->shape[channel]);
+}
+
+int ac_infer_soft_entropy(ac_infer *i) {
+    ATTRS(soft_entropy);
+    ac_dims samples;
+    AC_TRY(ac_need_floating(i, 0));
+    AC_TRY(check_probabilities(i, i->in[0], &samples));
+    ac_dtype dtype = i->low == AC_NO_DTYPE ? i->in[0]->dtype : (ac_dtype)i->low;
+    for (int k = 1; k < 3; k++)
+        if (i->in[k]) dtype = ac_promote(dtype, i->in[k]->dtype);
+    i->out[0] = (ac_spec){dtype, a->reduction == AC_REDUCE_NONE ? samples : (ac_dims){0}, AC_CPU};
+    i->out[1] = (ac_spec){AC_float64, numbers_of(samples, 3), AC_CPU};
+    return 0;
+}
+
+int ac_infer_soft_entropy_backward(ac_infer *i) {
+    ATTRS(soft_entropy);
+    enum { G, X = 3, LSE };
+    ac_dims samples, none = {0};
+    AC_TRY(ac_need_floating(i, G));
+    AC_TRY(ac_need_floating(i, X));
+    AC_TRY(check_probabilities(i, i->in[X], &samples));
+    AC_TRY(ac_need_shape(i, G, a->reduction == AC_REDUCE_NONE ? &samples : &none));
+    samples = numbers_of(samples, 3);
+    AC_TRY(need_kept(i, LSE, &samples));
+    i->out[0] = (ac_spec){i->in[X]->dtype, ac_shape_of(i->in[X]), AC_CPU};
     return 0;
 }

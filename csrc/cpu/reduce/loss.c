@@ -1,24 +1,9 @@
 /* The kernels of mse_loss, nll_loss and cross entropy, each one pass over memory. */
-#include "cpu/kernels.h"
-
-#include "base/alloc.h"
+#include "cpu/reduce/losses.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-/* A sum of many numbers in blocks: its error grows with the number of blocks, not with that of numbers. */
-typedef struct {
-    double whole, block;
-    int64_t n;
-} blocked;
-
-static void add_number(blocked *b, double x) {
-    enum { BLOCK = 1024 };
-    b->block += x;
-    if (++b->n % BLOCK == 0) b->whole += b->block, b->block = 0;
-}
-static double sum_of(const blocked *b) { return b->whole + b->block; }
 
 /* -- mse ------------------------------------------------------------------------------------------ */
 
@@ -161,8 +146,7 @@ int ac_cpu_nll_loss_backward(const ac_run *r) {
 typedef struct {
     const ac_run *r;
     const ac_attrs_cross_entropy *a;
-    const ac_loops *loops;
-    ac_opmath opmath;
+    class_rows rows;
     nll_layout l;
     const ac_tensor *x, *target, *weight, *g;
     const double *totals;
@@ -173,8 +157,7 @@ typedef struct {
 static entropy_call entropy_of(const ac_run *r, const ac_tensor *x) {
     return (entropy_call){.r = r,
                           .a = r->attrs,
-                          .loops = ac_cpu_loops(),
-                          .opmath = ac_opmath_of(x->dtype),
+                          .rows = {ac_cpu_loops(), ac_opmath_of(x->dtype), x->shape[x->ndim > 1]},
                           .l = nll_layout_of(x, r->in[1]),
                           .x = x,
                           .target = r->in[1],
@@ -185,47 +168,27 @@ static double class_weight(const ac_tensor *weight, int64_t class) {
     return weight ? ac_read_double(ac_data(weight), weight->dtype, class * weight->strides[0]) : 1;
 }
 
-static const void *logits(const entropy_call *c, int64_t sample, void *buffer) {
-    int64_t at = ac_space_offset(&c->l.samples, sample) * ac_itemsize(c->x->dtype);
-    return ac_read_run(c->loops, c->opmath, c->x->dtype, c->l.classes, (char *)ac_data(c->x) + at, c->l.class_stride,
-                       buffer);
-}
-
-static size_t row_room(const entropy_call *c) {
-    return (size_t)(c->l.classes * ac_opmath_bytes(c->opmath)) + AC_ALIGNMENT;
-}
-
-static double fold_classes(const entropy_call *c, ac_fold fold, double start, const void *row) {
-    ac_total total = {.f = start};
-    c->loops->fold[fold][c->opmath](c->l.classes, row, 0, &total);
-    return total.f;
-}
-
 /* The sum over all classes of -w log p. */
 static double even_loss(const entropy_call *c, const void *log_p) {
-    if (!c->weight) return -fold_classes(c, AC_FOLD_SUM, 0, log_p);
+    if (!c->weight) return -fold_row(&c->rows, AC_FOLD_SUM, 0, log_p);
     double sum = 0;
     for (int64_t j = 0; j < c->l.classes; j++)
-        sum -= class_weight(c->weight, j) * ac_read_double(log_p, ac_opmath_dtype(c->opmath), j);
+        sum -= class_weight(c->weight, j) * ac_read_double(log_p, ac_opmath_dtype(c->rows.opmath), j);
     return sum;
 }
 
-/* The largest log p is minus the logarithm of the sum of exponentials: it keeps its digits beside huge logits. */
 static void entropy_rows(void *context, int64_t begin, int64_t end, char *buffer) {
     const entropy_call *c = context;
     double mix = c->a->label_smoothing, *lse = ac_data(c->r->out[1]);
-    char *log_p = buffer + row_room(c);
+    char *log_p = buffer + row_room(&c->rows);
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
         int64_t class;
         double w = sample_weight(&c->l, c->target, c->weight, c->a->ignore_index, i, &class);
         double *each = &c->each[2 * i];
         each[0] = lse[2 * i] = lse[2 * i + 1] = 0, each[1] = w;
         if (class == c->a->ignore_index) continue;
-        const void *x = logits(c, i, buffer);
-        c->loops->log_softmax[c->opmath](c->l.classes, x, log_p);
-        lse[2 * i] = fold_classes(c, AC_FOLD_MAX, -INFINITY, x);
-        lse[2 * i + 1] = -fold_classes(c, AC_FOLD_MAX, -INFINITY, log_p);
-        each[0] = -w * ac_read_double(log_p, ac_opmath_dtype(c->opmath), class);
+        log_shares(&c->rows, read_row(&c->rows, c->x, &c->l.samples, i, buffer), log_p, &lse[2 * i]);
+        each[0] = -w * ac_read_double(log_p, ac_opmath_dtype(c->rows.opmath), class);
         if (mix != 0) each[0] = (1 - mix) * each[0] + mix / (double)c->l.classes * even_loss(c, log_p);
     }
 }
@@ -266,7 +229,7 @@ int ac_cpu_class_entropy(const ac_run *r) {
     size_t bytes = (size_t)(2 * n + 1) * sizeof(double);
     c.each = ac_alloc(bytes);
     if (!c.each) return -1;
-    int failed = ac_for_range_with(n, AC_GRAIN_SLOW / (c.l.classes + 1), 2 * row_room(&c), entropy_rows, &c);
+    int failed = ac_for_range_with(n, AC_GRAIN_SLOW / (c.l.classes + 1), 2 * row_room(&c.rows), entropy_rows, &c);
     if (!failed) join_losses(&c, n);
     ac_free(c.each, bytes);
     return failed;
@@ -289,7 +252,7 @@ static void slope(const entropy_call *c, double g, int64_t class, double w, void
     double mix = c->a->label_smoothing, even = mix / (double)c->l.classes, hit = g * (1 - mix) * w;
     double by = hit + g * even * c->totals[1];
     int64_t n = c->l.classes;
-    if (c->opmath == AC_OPMATH_F64) slope_f64(n, by, g * even, c->weight, p), ((double *)p)[class] -= hit;
+    if (c->rows.opmath == AC_OPMATH_F64) slope_f64(n, by, g * even, c->weight, p), ((double *)p)[class] -= hit;
     else slope_f32(n, (float)by, (float)(g * even), c->weight, p), ((float *)p)[class] -= (float)hit;
 }
 
@@ -297,20 +260,19 @@ static void entropy_slopes(void *context, int64_t begin, int64_t end, char *buff
     const entropy_call *c = context;
     ac_tensor *dx = c->r->out[0];
     nll_layout to = nll_layout_of(dx, c->target);
-    char *p = buffer + row_room(c);
+    char *p = buffer + row_room(&c->rows);
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
         int64_t class, from = c->a->reduction == AC_REDUCE_NONE ? ac_space_offset(&c->grads, i) : 0;
         double w = sample_weight(&c->l, c->target, c->weight, c->a->ignore_index, i, &class);
         double g = ac_read_double(ac_data(c->g), c->g->dtype, from);
         if (c->a->reduction == AC_REDUCE_MEAN) g /= c->totals[0];
-        if (class == c->a->ignore_index) memset(p, 0, row_room(c));
+        if (class == c->a->ignore_index) memset(p, 0, row_room(&c->rows));
         else {
-            c->loops->softmax[c->opmath](c->l.classes, logits(c, i, buffer), p);
+            const void *x = read_row(&c->rows, c->x, &c->l.samples, i, buffer);
+            c->rows.loops->softmax[c->rows.opmath](c->l.classes, x, p);
             slope(c, g, class, w, p);
         }
-        c->loops->store[c->opmath][dx->dtype](
-            c->l.classes, p, (char *)ac_data(dx) + ac_space_offset(&to.samples, i) * ac_itemsize(dx->dtype),
-            to.class_stride);
+        write_row(&c->rows, p, dx, &to.samples, i);
     }
 }
 
@@ -319,5 +281,6 @@ int ac_cpu_class_entropy_backward(const ac_run *r) {
     entropy_call c = entropy_of(r, r->in[X]);
     c.g = r->in[G], c.grads = ac_space_of(c.g, UINT32_MAX), c.totals = ac_data(r->in[TOTALS]);
     AC_TRY(check_targets(&c));
-    return ac_for_range_with(c.target->numel, AC_GRAIN_SLOW / (c.l.classes + 1), 2 * row_room(&c), entropy_slopes, &c);
+    return ac_for_range_with(c.target->numel, AC_GRAIN_SLOW / (c.l.classes + 1), 2 * row_room(&c.rows), entropy_slopes,
+                             &c);
 }
