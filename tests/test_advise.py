@@ -1,7 +1,6 @@
 """doctor.advise: what it measures, what it leaves as it was, and how it chooses."""
 
 import math
-import os
 import pathlib
 import subprocess
 import sys

@@ -53,7 +53,7 @@ def is_shown(text: str, category: Type[Warning], location: Tuple[str, int]) -> b
     file, line = location
     module = file[:-3] if file.endswith(".py") else file
     for action, message, kind, where, number in warnings.filters:
-        fits = (not message or message.match(text)) and issubclass(category, kind) and (not where or where.match(module))  # type: ignore[union-attr]
+        fits = (not message or message.match(text)) and issubclass(category, kind) and (not where or where.match(module))
         if fits and number in (0, line):
             return action != "ignore"
     return True

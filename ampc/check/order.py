@@ -292,22 +292,26 @@ def _switched(call: ast.Call) -> bool:
     return any(k.arg == "enabled" for k in call.keywords)
 
 
+def dtype_of_region(call: ast.Call, script: Script) -> str:
+    """What a call of autocast makes products compute in; '?' where the script does not say it."""
+    dtype = next((k.value for k in call.keywords if k.arg == "dtype"), None)
+    first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "device_type"), None)
+    if dtype is not None:
+        name = {"half": "float16"}.get(name_of(dtype), name_of(dtype))
+    elif isinstance(first, ast.Constant) and first.value in ("cuda", "cpu"):
+        name = "float16" if first.value == "cuda" else "bfloat16"
+    else:
+        name = "float16" if ".cuda." in script.full(call.func) else ""
+    return name if name in ("float16", "bfloat16") else "?"
+
+
 def regions_dtypes(script: Script, but: Optional[set] = None) -> Any:
     """dtype -> line of the first autocast that computes in it, where the script says which. ``but``: ids of calls that do not count."""
     found: dict = {}
     for call in script.calls:
         if name_of(call.func) != "autocast" or is_off(call) or but and id(call) in but:
             continue
-        dtype = next((k.value for k in call.keywords if k.arg == "dtype"), None)
-        full = script.full(call.func)
-        first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "device_type"), None)
-        if dtype is not None:
-            name = {"half": "float16"}.get(name_of(dtype), name_of(dtype))
-        elif isinstance(first, ast.Constant) and first.value in ("cuda", "cpu"):
-            name = "float16" if first.value == "cuda" else "bfloat16"
-        else:
-            name = "float16" if ".cuda." in full else ""
-        found.setdefault(name if name in ("float16", "bfloat16") else "?", call.lineno)
+        found.setdefault(dtype_of_region(call, script), call.lineno)
     return found
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import List, NamedTuple
 
 from ..doctor.rules import NOTES
-from . import constants, functions, numerics, order, ranks, updates
+from . import constants, functions, losses, numerics, order, ranks, updates
 from .reader import Script
 
 
@@ -41,7 +41,7 @@ def check_source(source: str, file: str = "<string>") -> List[Finding]:
 def _found(script: Script, file: str, lines: List[str]) -> List[Finding]:
     if script.of_others:
         return []
-    rules = [*order.RULES, *updates.RULES, *numerics.RULES, functions.check, constants.check, ranks.check]
+    rules = [*order.RULES, *updates.RULES, *numerics.RULES, functions.check, losses.check, constants.check, ranks.check]
     found = {Finding(file, line, rule, what, fix) for f in rules for rule, line, what, fix in f(script)}
     return sorted(f for f in found if not _silenced(lines[f.line - 1], f.rule))
 

@@ -58,8 +58,8 @@ class LedgerReport:
         largest = high.amax * step.scale
         room = (f"{largest:.3g}, which float32 holds; float16 would hold up to 65504" if largest > 65504
                 else f"{largest:.3g}, {65504 / largest:.2g} times below float16's largest number" if largest else "0")
-        return (f"step {step.number}, the last applied: the largest gradient value is {high.amax:.3g}, in {high.name}; multiplied by the scale it was "
-                f"{room}; {small}")
+        return (f"step {step.number}, the last applied: the largest gradient value is {high.amax:.3g}, in {high.name}; multiplied by the scale "
+                f"it was {room}; {small}")
 
     def __str__(self) -> str:
         lines = [self._heading()]

@@ -51,6 +51,7 @@ SOURCE: Dict[str, str] = {
     "scaler-in-loop": "a new GradScaler is made in every step",
     "scheduler-before-optimizer": "scheduler.step() comes before the optimizer's step",
     "closure-without-scale": "the closure that scaler.step() calls does not scale its loss",
+    "loss-outside-region": "a loss is computed in float16, outside the autocast region that has made its input",
     "half-model-with-scaler": "the model's parameters are float16 under a GradScaler",
     "unscale-twice": "unscale_() is called twice for an optimizer between two calls of update()",
     "no-gradients": "zero_grad() stands between backward() and the step",

@@ -136,7 +136,7 @@ def _keep_files() -> None:
 
 
 def _is_saved(path: Any, leaves: bool) -> bool:
-    """Whether the file of this path is one whose save was left out. One that ``leaves`` its place must not bring an older one of the path to light."""
+    """Whether the file of this path is one whose save was left out. One that ``leaves`` its place must not bring an older one to light."""
     if not isinstance(path, (str, bytes, os.PathLike)) or not _scratch.was_saved(os.fsdecode(path)):
         return False
     return not (leaves and os.path.lexists(path))
