@@ -237,7 +237,7 @@ def probabilities(script: Script) -> Iterator[Found]:
         inside = [e] if body is None else [o for o in script.followed(body) if not _switches_off(o.scope)]
         for o in inside:
             if o.kind == "bce" and (o.autocast if o.autocast else e.autocast) == "?":
-                yield ("bce-under-autocast", o.line, f"{text_of(o.node.func)} is called inside an autocast region, which is an error on a GPU: 16-bit "
+                yield ("bce-under-autocast", o.line, f"{text_of(o.node.func)} is called inside an autocast region, an error on a GPU: 16-bit "
                        "probabilities reach 0 and 1, where its gradient is infinite", BCE_FIX)
 
 

@@ -20,13 +20,14 @@ RESCALES = {"div_", "divide_", "true_divide_", "mul_", "multiply_", "copy_", "_f
 class Event(NamedTuple):
     """One call."""
 
-    kind: str  # backward scaled_backward bce clip unscale scaler_step update step zero schedule new_scaler half rescale scale item save call (of its own)
+    # backward scaled_backward bce clip unscale scaler_step update step zero schedule new_scaler half rescale scale item save call (of its own)
+    kind: str
     node: Any  # the call; of a rescale also the assignment
     who: str  # whose method it is, as written
     scope: Any  # the function or module
     loops: Tuple[int, ...]  # lines of the loops around it, outermost first
     branches: Tuple[Tuple[int, str], ...]  # ifs around it: line and arm
-    autocast: str  # the device of the autocast region around it, of the same function: cpu, or ? where that is not written; "" without one
+    autocast: str  # the device of the autocast region around it in its function: cpu, or ? for any other; "" without one
     via: Tuple[int, ...] = ()  # lines of the calls that lead to the function that it is in, where calls are followed
     names: Tuple[Tuple[str, str], ...] = ()  # parameters of that function, and what the first of those calls passes for them
 

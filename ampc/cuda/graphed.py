@@ -74,7 +74,8 @@ class graph_step:
         max_norm: the limit of ``clip_grad_norm_``, or None. Setting the attribute ``max_norm`` changes it.
         warmup: how many steps run before the capture, >= 1.
 
-    TypeError for a model, function, optimizer or scaler that is none. RuntimeError for a model that is not on a GPU, and where the step does what cannot be captured; it names the script's line."""
+    TypeError for a model, function, optimizer or scaler that is none. RuntimeError for a model that is not on a GPU, and where the step does
+    what cannot be captured; it names the script's line."""
 
     def __init__(self, model: Module, loss_fn: Callable[..., Tensor], optimizer: Optimizer, scaler: Optional[GradScaler] = None, *,
                  dtype: Optional[dtype] = None, max_norm: Optional[float] = None, warmup: int = 2) -> None:

@@ -49,7 +49,8 @@ NOTES = {"autocast-without-effect", "step-waits", "item-each-step"}
 SOURCE: Dict[str, str] = {
     **{rule: RUN[rule] for rule in ("clip-scaled-gradients", "step-on-scaled-gradients", "unscale-before-accumulation", "mixed-scales",
                                     "update-between-steps", "scaled-twice", "step-twice", "clip-after-step", "metric-is-scaled",
-                                    "fp16-without-scaler", "scaler-without-fp16", "backward-under-autocast", "bce-under-autocast", "rate-too-coarse")},
+                                    "fp16-without-scaler", "scaler-without-fp16", "backward-under-autocast", "bce-under-autocast",
+                                    "rate-too-coarse")},
     "rank-dependent-backward": "backward() stands under a condition that only some ranks fulfil",
     "update-missing": "scaler.step() is called and scaler.update() is not",
     "scaler-in-loop": "a new GradScaler is made in every step",
