@@ -1,7 +1,7 @@
 """Events that diagnosis listens to. Other packages announce them without knowing the listeners; ``ampc.doctor`` listens.
 
-``announce.step_begins(optimizer)`` announces an event. ``listen`` adds a ``Listener``, and ``forget`` removes it. The core announces two
-events itself: entering and leaving the outermost autocast region (``_C._listen_to_regions``)."""
+``announce.step_begins(optimizer)`` announces an event. ``listen`` adds a ``Listener``, and ``forget`` removes it. The core announces three
+events itself (``_C._listen_to_regions``): entering and leaving the outermost autocast region, and a call that a region of 'cuda' refuses on a GPU."""
 
 from __future__ import annotations
 

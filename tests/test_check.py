@@ -224,6 +224,31 @@ def test_names_are_followed():
     assert found("import ampc as torch\ns = torch.cuda.amp.GradScaler()\n") == [("deprecated-spelling", 2)]
 
 
+BCE = """import torch
+import torch.nn.functional as F
+def loss_of(p, y):
+    return F.binary_cross_entropy(p, y)
+bce = torch.nn.BCELoss()
+region = torch.autocast(DEVICE)
+for x, y in batches:
+    with REGION:
+        CALL
+"""
+
+
+@pytest.mark.parametrize(("region", "call", "lines"), [
+    ("torch.autocast('cuda')", "bce(p, y)", [9]), ("torch.autocast(device.type)", "F.binary_cross_entropy(p, y)", [9]), ("region", "torch.nn.BCELoss()(p, y)", [9]),
+    ("torch.cuda.amp.autocast()", "loss_of(p, y)", [4]), ("torch.autocast('cuda')", "F.binary_cross_entropy_with_logits(x, y)", []),
+    ("torch.autocast('cpu')", "bce(p, y)", []), ("torch.autocast('cuda', enabled=False)", "loss_of(p, y)", []), ("torch.no_grad()", "bce(p, y)", []),
+    ("torch.autocast('cuda'), torch.autocast('cuda', enabled=False)", "bce(p, y)", [])])
+def test_binary_cross_entropy_in_a_region(region, call, lines):
+    """By function and by module, in the region and in a function that is called there; not where a region is of the CPU or off."""
+    text = BCE.replace("REGION", region).replace("CALL", call)
+    assert [at for rule, at in found(text.replace("DEVICE", "device")) if rule == "bce-under-autocast"] == lines
+    if region == "region":
+        assert found(text.replace("DEVICE", "'cpu'")) == []
+
+
 SEED = """
 import torch
 import torch.nn.functional as F

@@ -110,3 +110,10 @@ def test_arguments():
     command.add_first_contact(parser.add_subparsers(dest="command"))
     args = parser.parse_args(["first-contact"])
     assert args.output == "first-contact.txt" and args.minutes == 10 and not args.small and args.tests is None
+
+
+def test_a_report_that_cannot_be_written(tmp_path, capsys):
+    """Told before the parts run: what is in the way, and what to do."""
+    for where, why in ((tmp_path / "none" / "x.txt", f"there is no folder {tmp_path / 'none'}; make it, or name another file"), (tmp_path, "it is a folder; name another file")):
+        assert main(["first-contact", "--output", str(where)]) == 2
+        assert f"{where} cannot be written: {why}" in capsys.readouterr().err

@@ -316,7 +316,17 @@ def test_cuda_graphs_without_a_gpu():
     for call in (ampc.cuda.CUDAGraph, lambda: ampc.cuda.make_graphed_callables(len, ())):
         with pytest.raises(RuntimeError, match="CUDA cannot be used"):
             call()
+    for call in (lambda: ampc.cuda.Event().record(), lambda: ampc.cuda.Event().wait(), ampc.cuda.Stream):
+        with pytest.raises(RuntimeError, match=r"CUDA cannot be used: .*; test cuda.is_available\(\) first$"):
+            call()
+    with pytest.raises(TypeError, match="Event.record: `stream` must be a cuda.Stream or None, got int"):
+        ampc.cuda.Event().record(3)
     model = ampc.nn.Linear(2, 2)
+    optimizer = ampc.optim.SGD(model.parameters(), lr=0.1)
+    for given, said in (((None, len, optimizer), "`model` must be a Module, got NoneType; call graph_step"), ((model, None, optimizer), "`loss_fn` must be a function.*got NoneType"),
+                        ((model, len, None), "`optimizer` must be an optimizer of ampc.optim, got NoneType")):
+        with pytest.raises(TypeError, match=f"graph_step: {said}"):
+            ampc.cuda.graph_step(*given)
     with pytest.raises(RuntimeError, match="graph_step: CUDA graphs need the whole model on one GPU, and its parameters are on cpu; write the step as a loop"):
         ampc.cuda.graph_step(model, ampc.nn.functional.mse_loss, ampc.optim.SGD(model.parameters(), lr=0.1))
 

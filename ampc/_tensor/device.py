@@ -163,10 +163,10 @@ def check_device(where: Union[str, int, device, None]) -> device:
     if count == 0:
         try:
             _C._cuda_init()
-            reason = "CUDA cannot be used: no GPU was found"
+            reason = "CUDA cannot be used: no GPU was found; test cuda.is_available() first"
         except RuntimeError as e:
             reason = str(e)
-        raise _C.NoGPU(f"device '{d}': {reason}; use device='cpu', or test cuda.is_available() first")
+        raise _C.NoGPU(f"device '{d}': {reason}, or use device='cpu'")
     index = current.index if d.index is None else d.index
     if index >= count:
         raise RuntimeError(f"device '{d}' is not there: {count} GPU{'s were' if count > 1 else ' was'} found, numbered from 0")

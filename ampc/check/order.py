@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from ..doctor.rules import BCE_FIX
 from .reader import Event, Script, is_off, name_of, text_of
 from .scope import scope_of, speaks_of, without_gradients
 
@@ -227,6 +228,22 @@ def regions(script: Script) -> Iterator[Found]:
         inside = [e] if body is None else script.followed(body)
         if e.autocast and any(o.kind in ("backward", "scaled_backward") for o in inside):
             yield ("backward-under-autocast", e.line, "backward() is called inside an autocast region", "end the region after the loss")
+
+
+@_rule
+def probabilities(script: Script) -> Iterator[Found]:
+    for e in script.events:
+        body = script.called(e.node, e.scope) if e.kind == "call" and e.autocast == "?" else None
+        inside = [e] if body is None else [o for o in script.followed(body) if not _switches_off(o.scope)]
+        for o in inside:
+            if o.kind == "bce" and (o.autocast if o.autocast else e.autocast) == "?":
+                yield ("bce-under-autocast", o.line, f"{text_of(o.node.func)} is called inside an autocast region, an error on a GPU: 16-bit "
+                       "probabilities reach 0 and 1, where its gradient is infinite", BCE_FIX)
+
+
+def _switches_off(scope: Any) -> bool:
+    """Whether a function has a region without autocast."""
+    return any(isinstance(n, ast.Call) and name_of(n.func) == "autocast" and is_off(n) for n in ast.walk(scope))
 
 
 @_rule

@@ -20,13 +20,14 @@ RESCALES = {"div_", "divide_", "true_divide_", "mul_", "multiply_", "copy_", "_f
 class Event(NamedTuple):
     """One call."""
 
-    kind: str  # backward scaled_backward clip unscale scaler_step update step zero schedule new_scaler half rescale scale item save call (of its own)
+    # backward scaled_backward bce clip unscale scaler_step update step zero schedule new_scaler half rescale scale item save call (of its own)
+    kind: str
     node: Any  # the call; of a rescale also the assignment
     who: str  # whose method it is, as written
     scope: Any  # the function or module
     loops: Tuple[int, ...]  # lines of the loops around it, outermost first
     branches: Tuple[Tuple[int, str], ...]  # ifs around it: line and arm
-    autocast: bool  # within an autocast region of the same function
+    autocast: str  # the device of the autocast region around it in its function: cpu, or ? for any other; "" without one
     via: Tuple[int, ...] = ()  # lines of the calls that lead to the function that it is in, where calls are followed
     names: Tuple[Tuple[str, str], ...] = ()  # parameters of that function, and what the first of those calls passes for them
 
@@ -55,6 +56,14 @@ def is_off(call: ast.Call) -> bool:
     return any(k.arg == "enabled" and isinstance(k.value, ast.Constant) and not k.value.value for k in call.keywords)
 
 
+def _is_of_cpu(node: ast.AST) -> bool:
+    """autocast("cpu"), autocast(device_type="cpu"), torch.cpu.amp.autocast()."""
+    if not isinstance(node, ast.Call):
+        return False
+    devices = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "device_type")]
+    return any(isinstance(d, ast.Constant) and d.value == "cpu" for d in devices) or ".cpu." in text_of(node.func)
+
+
 def _arms(node: ast.AST) -> Dict[int, Tuple[Tuple[int, str], ...]]:
     """The ids of nodes within `a if c else b`, with the arms that they are in."""
     found: Dict[int, Tuple[Tuple[int, str], ...]] = {}
@@ -79,18 +88,20 @@ class Script:
         self.source, self.file = source, file
         self.tree = ast.parse(source, file)
         self.imported = self._imports()
-        self.made: Dict[str, str] = {}  # what an assigned name is: scaler optimizer scheduler autocast scaled
+        self.made: Dict[str, str] = {}  # what an assigned name is: scaler optimizer scheduler autocast scaled bce
+        self.of_cpu: set = set()  # names of autocast regions of the CPU
         for node in ast.walk(self.tree):
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
                 kind = self.kind_of(node.value)
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     if kind and isinstance(target, (ast.Name, ast.Attribute)):
                         self.made[text_of(target)] = kind
+                        self.of_cpu.update([text_of(target)] if kind == "autocast" and _is_of_cpu(node.value) else [])
         self.functions = [n for n in ast.walk(self.tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]  # outer ones first
         self.calls = [n for n in ast.walk(self.tree) if isinstance(n, ast.Call)]
         self._read_classes()
         self._bind_parameters()
-        self.events = list(self._walk(self.tree.body, self.tree, (), (), False))
+        self.events = list(self._walk(self.tree.body, self.tree, (), (), ""))
         self._scopes: Dict[Any, List[Event]] = {}
         self._followed: Dict[Any, List[Event]] = {}
 
@@ -184,7 +195,7 @@ class Script:
         return re.sub(r"^(ampc|genesis)\b", "torch", ".".join([root, *reversed(parts)]))
 
     def kind_of(self, value: ast.AST) -> str:
-        """What a value is: scaler optimizer scheduler autocast scaled; '' for anything else."""
+        """What a value is: scaler optimizer scheduler autocast scaled bce; '' for anything else."""
         if not isinstance(value, ast.Call):
             if isinstance(value, ast.IfExp):  # nullcontext() if ... else autocast(...)
                 return self.kind_of(value.body) or self.kind_of(value.orelse)
@@ -200,7 +211,7 @@ class Script:
             return "optimizer"
         if name == "scale" and isinstance(value.func, ast.Attribute) and self.is_a("scaler", value.func.value):
             return "scaled"
-        return ""
+        return "bce" if name == "BCELoss" else ""
 
     def is_a(self, kind: str, node: ast.AST) -> bool:
         """By its assignment, or, for what comes from elsewhere, by its name."""
@@ -214,14 +225,13 @@ class Script:
 
     # -- walking ---------------------------------------------------------------------------------------------
 
-    def _walk(self, body: List[ast.stmt], scope: Any, loops: tuple, branches: tuple, autocast: bool) -> Iterator[Event]:
+    def _walk(self, body: List[ast.stmt], scope: Any, loops: tuple, branches: tuple, autocast: str) -> Iterator[Event]:
         for s in body:
             here = (scope, loops, branches, autocast)
             if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                decorated = any(self._is_region(d) for d in s.decorator_list)
-                yield from self._walk(s.body, s, (), (), decorated)
+                yield from self._walk(s.body, s, (), (), self._region(s.decorator_list, ""))
             elif isinstance(s, ast.ClassDef):
-                yield from self._walk(s.body, s, (), (), False)
+                yield from self._walk(s.body, s, (), (), "")
             elif isinstance(s, (ast.For, ast.AsyncFor, ast.While)):
                 yield from self._in(s.iter if not isinstance(s, ast.While) else s.test, *here)
                 yield from self._walk(s.body, scope, (*loops, s.lineno), branches, autocast)
@@ -231,8 +241,7 @@ class Script:
                 yield from self._walk(s.body, scope, loops, (*branches, (s.lineno, "if")), autocast)
                 yield from self._walk(s.orelse, scope, loops, (*branches, (s.lineno, "else")), autocast)
             elif isinstance(s, (ast.With, ast.AsyncWith)):
-                region = any(self._is_region(i.context_expr) for i in s.items)
-                yield from self._walk(s.body, scope, loops, branches, autocast or region)
+                yield from self._walk(s.body, scope, loops, branches, self._region([i.context_expr for i in s.items], autocast))
             elif isinstance(s, ast.Try):
                 yield from self._walk(s.body, *here)
                 for h in s.handlers:
@@ -246,13 +255,15 @@ class Script:
                 if _rescales(s):
                     yield Event("rescale", s, "", scope, loops, branches, autocast)
 
-    def _is_region(self, node: ast.AST) -> bool:
-        call = node.func if isinstance(node, ast.Call) else node
-        if isinstance(node, ast.Call) and is_off(node):
-            return False
-        return name_of(call) == "autocast" or self.is_a("autocast", node)
+    def _region(self, nodes: List[ast.expr], around: str) -> str:
+        """The device of the innermost region: of these contexts, or the one around."""
+        for node in nodes:
+            if name_of(node.func if isinstance(node, ast.Call) else node) == "autocast" or self.is_a("autocast", node):
+                off = isinstance(node, ast.Call) and is_off(node)
+                around = "" if off else "cpu" if _is_of_cpu(node) or text_of(node) in self.of_cpu else "?"
+        return around
 
-    def _in(self, node: ast.AST, scope: Any, loops: tuple, branches: tuple, autocast: bool) -> Iterator[Event]:
+    def _in(self, node: ast.AST, scope: Any, loops: tuple, branches: tuple, autocast: str) -> Iterator[Event]:
         calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
         arms = _arms(node)
         for call in sorted(calls, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):  # inner ones first
@@ -267,6 +278,8 @@ class Script:
             return "clip"
         if name == "GradScaler":
             return "new_scaler"
+        if name == "binary_cross_entropy" or self.made.get(text_of(call.func)) == "bce" or self.kind_of(call.func) == "bce":
+            return "bce"
         if self.called(call, scope) is not None:
             return "call"
         if name in RESCALES or "unscale" in name and name != "unscale_":  # or what another file has for it

@@ -38,7 +38,11 @@ def must_be_writable(*paths: Optional[str]) -> None:
         new, folder = not os.path.exists(path), os.path.dirname(path)
         if folder and not os.path.exists(folder):
             raise FileNotFoundError(f"{path} cannot be written: there is no folder {folder}; make it, or name another file")
-        with open(path, "a"):
-            pass
+        try:
+            with open(path, "a"):
+                pass
+        except OSError as error:
+            why = "it is a folder" if os.path.isdir(path) else error.strerror
+            raise type(error)(f"{path} cannot be written: {why}; name another file") from None
         if new:
             os.remove(path)

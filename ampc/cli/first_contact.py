@@ -133,7 +133,7 @@ def _why_not() -> str:
     try:
         zeros(1, device="cuda")
     except RuntimeError as error:
-        return str(error).partition("cannot be used: ")[2].partition("; use ")[0] or str(error)
+        return str(error).partition("cannot be used: ")[2].partition("; test cuda.is_available()")[0] or str(error)
     return "it has become usable meanwhile"
 
 

@@ -25,8 +25,16 @@ class _Captured(NamedTuple):
     states: tuple  # of the optimizer and the scaler, that it advances
 
 
-def _check(model: Any, optimizer: Any, scaler: Any) -> Any:
+def _check(model: Any, loss_fn: Any, optimizer: Any, scaler: Any) -> Any:
     """The device of a step. An error that says why it cannot be captured."""
+    if not isinstance(model, Module):
+        raise TypeError(f"graph_step: `model` must be a Module, got {type(model).__name__}; call graph_step(model, loss_fn, optimizer, scaler)")
+    if not callable(loss_fn):
+        raise TypeError(f"graph_step: `loss_fn` must be a function of the model's result and the targets, got {type(loss_fn).__name__}; "
+                        "nn.functional.cross_entropy is one")
+    if not hasattr(optimizer, "param_groups"):
+        raise TypeError(f"graph_step: `optimizer` must be an optimizer of ampc.optim, got {type(optimizer).__name__}; ampc.optim.SGD("
+                        "model.parameters(), lr=0.1) is one")
     params = [*model.parameters(), *(p for group in optimizer.param_groups for p in group["params"])]
     devices = sorted({str(p.device) for p in params})
     if len(devices) != 1 or not devices[0].startswith("cuda"):
@@ -53,6 +61,10 @@ class graph_step:
     change of the model, such as a parameter's ``requires_grad``, needs a new ``graph_step``. Inputs and targets are Tensors, or tuples of
     Tensors; those on the CPU are copied. Gradients stay in ``p.grad`` until the next step.
 
+    ``scaler.gate(scheduler).step()`` after the step follows applied steps only, as without a graph; it waits for the GPU to know. Gradients are
+    not accumulated over several calls: each call clears those that are there, and steps. For micro-batches, let ``loss_fn`` see all of
+    them in one batch, or write the step as a loop.
+
     Args:
         model: a Module, with all parameters on one GPU.
         loss_fn: called with the model's result and the targets; a 0-d Tensor.
@@ -62,11 +74,12 @@ class graph_step:
         max_norm: the limit of ``clip_grad_norm_``, or None. Setting the attribute ``max_norm`` changes it.
         warmup: how many steps run before the capture, >= 1.
 
-    RuntimeError for a model that is not on a GPU, and where the step does what cannot be captured; it names the script's line."""
+    TypeError for a model, function, optimizer or scaler that is none. RuntimeError for a model that is not on a GPU, and where the step does
+    what cannot be captured; it names the script's line."""
 
     def __init__(self, model: Module, loss_fn: Callable[..., Tensor], optimizer: Optimizer, scaler: Optional[GradScaler] = None, *,
                  dtype: Optional[dtype] = None, max_norm: Optional[float] = None, warmup: int = 2) -> None:
-        self._device = _check(model, optimizer, scaler)
+        self._device = _check(model, loss_fn, optimizer, scaler)
         if warmup < 1:
             raise ValueError(f"graph_step: `warmup` must be at least 1, because the first step makes the optimizer's state; got {warmup}")
         self.model, self.loss_fn, self.optimizer, self.scaler = model, loss_fn, optimizer, scaler
@@ -113,8 +126,8 @@ class graph_step:
         else:
             for mine, t in zip(step.batch, batch):
                 mine.copy_(t, non_blocking=True)
-        if step.grads and step.grads[0][0].grad is not step.grads[0][1]:
-            for p, g in step.grads:
+        for p, g in step.grads:  # the script may have set some of them to others
+            if p.grad is not g:
                 p.grad = g
         step.graph.replay()
         return step.loss.clone()

@@ -124,6 +124,14 @@ def stream(stream: Optional[Stream]) -> StreamContext:
     return StreamContext(stream)
 
 
+def _stream_of(what: str, stream: Optional[Stream]) -> Stream:
+    if stream is None:
+        return current_stream()
+    if not isinstance(stream, Stream):
+        raise TypeError(f"{what}: `stream` must be a cuda.Stream or None, got {type(stream).__name__}")
+    return stream
+
+
 class Event:
     """A mark in a stream that others can wait for, or measure the time to.
 
@@ -141,8 +149,8 @@ class Event:
         self.cuda_event = 0  # made where it is first recorded
 
     def record(self, stream: Optional[Stream] = None) -> None:
-        """Marks the end of the present work of ``stream`` (the current one when None)."""
-        s = current_stream() if stream is None else stream
+        """Marks the end of the present work of ``stream`` (the current one when None). RuntimeError without a GPU."""
+        s = _stream_of("Event.record", stream)
         if not self.cuda_event:
             self._index = s._index
             self.cuda_event = _C._cuda_event_new(s._index, self._timing, self._blocking)
@@ -153,7 +161,7 @@ class Event:
 
     def wait(self, stream: Optional[Stream] = None) -> None:
         """Work queued on ``stream`` (the current one when None) from now on waits for the event."""
-        s = current_stream() if stream is None else stream
+        s = _stream_of("Event.wait", stream)
         if self.cuda_event:
             _C._cuda_event_await(s._index, self.cuda_event, s.cuda_stream)
 

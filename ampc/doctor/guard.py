@@ -442,6 +442,14 @@ def region_begins(dtype: Any) -> Any:
     return seen
 
 
+def unsafe_here(name: str) -> None:
+    """An operator runs in a region of 'cuda' that acts on the CPU, because there is no GPU; on one the region refuses it."""
+    from .rules import BCE_FIX
+
+    report("bce-under-autocast", f"{name} is called under autocast for 'cuda', which acts on the CPU here; on a GPU this call is an error, as in "
+           "torch, because 16-bit probabilities reach 0 and 1, where its gradient is infinite", BCE_FIX)
+
+
 def region_ends(seen: Any) -> None:
     """The outermost autocast region was left: reports if it had no use."""
     from .explain import SMALL
@@ -494,4 +502,4 @@ class Guard(Listener):
 
 listening = Guard()
 listen(listening)
-_C._listen_to_regions(region_begins, region_ends)
+_C._listen_to_regions(region_begins, region_ends, unsafe_here)

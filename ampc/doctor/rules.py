@@ -30,6 +30,7 @@ RUN: Dict[str, str] = {
     "fp16-without-scaler": "a model is trained in float16 without a GradScaler",
     "scaler-without-fp16": "a GradScaler is used and nothing runs in float16",
     "backward-under-autocast": "backward() is called inside an autocast region",
+    "bce-under-autocast": "binary_cross_entropy or BCELoss is called under autocast, which is an error on a GPU",
     "loss-not-finite": "the loss is inf or nan, and no GradScaler skips the step",
     "autocast-without-effect": "an autocast region makes nothing faster on this machine, or with these sizes",
     "unscale-in-no-sync": "gradients are divided by the scale inside no_sync(), before the ranks have averaged them",
@@ -39,13 +40,17 @@ RUN: Dict[str, str] = {
     "step-waits": "scaler.step() waits for the GPU, because it must know whether it skips the optimizer's step",
 }
 
+BCE_FIX = ("give the logits to BCEWithLogitsLoss (or binary_cross_entropy_with_logits) and leave the sigmoid before it out; or call it within "
+           "autocast(..., enabled=False), on float32")
+
 # About speed alone: told once while a script runs, and never an error; `ampc check` exits with 0.
 NOTES = {"autocast-without-effect", "step-waits", "item-each-step"}
 
 SOURCE: Dict[str, str] = {
     **{rule: RUN[rule] for rule in ("clip-scaled-gradients", "step-on-scaled-gradients", "unscale-before-accumulation", "mixed-scales",
                                     "update-between-steps", "scaled-twice", "step-twice", "clip-after-step", "metric-is-scaled",
-                                    "fp16-without-scaler", "scaler-without-fp16", "backward-under-autocast", "rate-too-coarse")},
+                                    "fp16-without-scaler", "scaler-without-fp16", "backward-under-autocast", "bce-under-autocast",
+                                    "rate-too-coarse")},
     "rank-dependent-backward": "backward() stands under a condition that only some ranks fulfil",
     "update-missing": "scaler.step() is called and scaler.update() is not",
     "scaler-in-loop": "a new GradScaler is made in every step",

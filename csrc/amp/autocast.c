@@ -4,6 +4,7 @@
 
 _Thread_local ac_autocast_state ac_autocast;
 bool ac_amp_has_gpu;
+int (*ac_autocast_unsafe_here)(const char *name);
 
 ac_dtype ac_autocast_dtype(ac_amp_device d) {
     if (ac_autocast.dtype_set[d]) return ac_autocast.dtypes[d];
@@ -114,6 +115,8 @@ int ac_autocast_make_plan(ac_op op, ac_tensor *const *in, int n, const void *att
     case AC_CAST_BANNED: return ac_fail(AC_RUNTIME, "%s is refused by this region's policy", info->shown);
     case AC_CAST_UNSAFE: /* as in torch */
         if (device_of(in, n) != AC_AMP_CPU) return refuse(info);
+        if (!ac_amp_has_gpu && ac_autocast.enabled[AC_AMP_CUDA] && ac_autocast_unsafe_here)
+            AC_TRY(ac_autocast_unsafe_here(info->shown));
         plan_f32(info, in, attrs, plan);
         return 0;
     }

@@ -45,6 +45,10 @@ typedef struct {
     ac_dtype to;
 } ac_autocast_plan;
 
+/* Told of a call, by its name, that a region of cuda would refuse if it did not act on the CPU here; or NULL. A failure
+ * is the call's. */
+extern int (*ac_autocast_unsafe_here)(const char *name);
+
 /* The plan for an operator and these inputs, by its category. RuntimeError for an operator that autocast
  * refuses. */
 int ac_autocast_make_plan(ac_op op, ac_tensor *const *in, int n_in, const void *attrs,

@@ -200,7 +200,8 @@ int ac_gpu_init(void) {
         state.ready = failure == NULL; /* last: who sees it sees the rest */
     }
     (void)pthread_mutex_unlock(&ac_gpu_locks.libraries);
-    return state.ready ? 0 : ac_fail(AC_NO_GPU, "CUDA cannot be used: %s", state.failure);
+    if (state.ready) return 0;
+    return ac_fail(AC_NO_GPU, "CUDA cannot be used: %s; test cuda.is_available() first", state.failure);
 }
 
 bool ac_gpu_usable(void) { return state.ready; }

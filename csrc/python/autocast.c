@@ -269,14 +269,23 @@ static PyObject *set_policy_state(PyObject *module, PyObject *state) {
     Py_RETURN_NONE;
 }
 
-/* _listen_to_regions(begins, ends): begins(dtype) gives who looks at an outermost region, or None, and ends(that) is
- * called when the state is back. */
+static int tell_unsafe(const char *name) {
+    PyObject *done = PyObject_CallFunction(ac_py->unsafe_here, "s", name);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+/* _listen_to_regions(begins, ends, unsafe): begins(dtype) gives who looks at an outermost region, or None, and
+ * ends(that) is called when the state is back; unsafe(name) is called with an operator that a region of cuda refuses on
+ * a GPU. */
 static PyObject *listen_to_regions(PyObject *module, PyObject *args) {
-    PyObject *begins, *ends;
+    PyObject *begins, *ends, *unsafe;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO", &begins, &ends)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOO", &begins, &ends, &unsafe)) return NULL;
     Py_XSETREF(ac_py->region_begins, Py_NewRef(begins));
     Py_XSETREF(ac_py->region_ends, Py_NewRef(ends));
+    Py_XSETREF(ac_py->unsafe_here, Py_NewRef(unsafe));
+    ac_autocast_unsafe_here = tell_unsafe;
     Py_RETURN_NONE;
 }
 

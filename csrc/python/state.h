@@ -41,9 +41,10 @@ typedef struct {
     PyObject *out, *axis, *dim, *keepdims, *keepdim, *params, *grad; /* interned words */
     PyObject *records, *inference, *prev;                            /* attributes of scopes */
     PyObject *chosen, *by_module, *table, *modules, *saw, *observable, *init;
-    PyObject *region_words[AC_REGION_WORDS];              /* interned: arguments of autocast */
-    PyObject *region_init;                                /* autocast.__init__ */
-    PyObject *policy_state, *region_begins, *region_ends; /* Python's part of autocast's regions, see amp.c */
+    PyObject *region_words[AC_REGION_WORDS]; /* interned: arguments of autocast */
+    PyObject *region_init;                   /* autocast.__init__ */
+    PyObject *policy_state, *region_begins, *region_ends,
+        *unsafe_here;                                     /* Python's part of autocast's regions, see amp.c */
     PyObject *size_type;                                  /* ampc.Size, given by Python */
     PyObject *out_of_memory;                              /* ampc.OutOfMemoryError */
     PyObject *capture_error;                              /* ampc._C.CaptureError */
