@@ -249,12 +249,26 @@ def hosts_whose_ranks_do_not_stand_together(rank, size):
 
 @ranks.ranks(2, 4, programs=PROGRAMS)
 def what_does_not_agree(rank, size):
-    for n in (3, 2_000_000):
+    for n in (3, 200_000, 2_000_000):
         raised(RuntimeError, f"rank 0 calls all_reduce of {n} elements", dist.all_reduce, ampc.ones(n + rank))
         raised(RuntimeError, "rank 1 calls broadcast", dist.broadcast if rank else dist.all_reduce, ampc.ones(n), *([0] if rank else []))
         x = ampc.ones(n)
         dist.all_reduce(x)
         assert float(x.max()) == float(x.min()) == size
+
+
+@ranks.ranks(2, 3, 4, programs=PROGRAMS)
+def some_wait_and_some_do_not(rank, size):
+    """The same operation in the thread of its caller, and in the group's."""
+    for n in (3, 16_000, 200_000):  # values of one message, and of two and more
+        for turn in range(2):
+            x, y = values(rank, "float32", n), values(rank, "float32", n)
+            work = dist.all_reduce(x, async_op=rank % 2 == turn)
+            dist.all_reduce(y)
+            if work is not None:
+                work.wait()
+            near(x, Op.SUM, [values(r, "float32", n) for r in range(size)])
+            assert bits(x) == bits(y)
 
 
 def mapped():

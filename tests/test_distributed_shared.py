@@ -15,7 +15,7 @@ from test_distributed import ampc_run, start
 
 pytestmark = pytest.mark.cpu
 ROOT_OF_AMPC = os.path.dirname(os.path.dirname(shared_ranks.ampc.__file__))
-SETS = [(2, ""), (3, ""), (4, ""), (2, "1"), (3, "2"), (4, "2")]  # processes, and how many of them count as one host's
+SETS = [(2, ""), (3, ""), (4, ""), (2, "1"), (3, "1"), (3, "2"), (4, "2")]  # processes, and how many of them count as one host's
 CASES = [(size, hosts, name) for size, hosts in SETS for name, (sizes, _) in shared_ranks.PROGRAMS.items() if size in sizes]
 
 
@@ -66,6 +66,16 @@ for _ in range(100_000):
     if work is not None:
         work.wait()
 """
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("elements", [100, 500_000])
+def test_a_rank_of_another_host_that_hangs(tmp_path, elements, late):
+    """Nothing is known of it but that it does not answer."""
+    (tmp_path / "train.py").write_text(FAILS.replace("3_000_000", str(elements)))
+    done = start(2, tmp_path / "train.py", "SIGSTOP", 0.05, late, timeout=30, PYTHONPATH=ROOT_OF_AMPC, AMPC_RANKS_PER_HOST="1")
+    text = f"DistBackendError: all_reduce of {elements} elements of float32, SUM has not ended within 2 s: rank 1 is on another host"
+    assert done.returncode != 0 and text in done.stderr, done.stderr
 
 
 GOES = {"SIGKILL": "has died; the last it began was all_reduce of 3000000 elements", "SIGSTOP": "has not ended within 2 s"}

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def agree(group: ProcessGroup, same: str, more: str = "") -> None:
-    """RuntimeError in every process unless all call with the same ``same``; the message adds ``more``. On one host it waits for all. Runs in
-    the group's turn."""
+    """RuntimeError in every process unless all call with the same ``same``; the message adds ``more``. On one host, or with each on its own, it waits
+    for all. Runs in the group's turn."""
     if group.size() == 1:
         return
     if group.shared is not None and group.on_one_host:
         check(group, group.shared.meet(same), same + more)
     elif group.checks:
-        check(group, group.start.agrees(group.comm, same), same + more)
+        check(group, group.apart.agree(same) if group.apart is not None else group.start.agrees(group.comm, same), same + more)
 
 
 def check(group: ProcessGroup, agreed: bool, text: str) -> None:

@@ -9,13 +9,14 @@ from .. import _C
 from .._C import Tensor
 from .._tensor import creation as make
 from . import _mpi
-from ._agreement import agree, submit
+from ._agreement import agree, check, submit
 from ._memory import bring_back, memory, row, settled
 from ._shared import COMBINE
 from .reductions import HALVES, ReduceOp, type_of_bytes
 from .work import Work
 
 if TYPE_CHECKING:
+    from ._apart import Apart
     from .groups import ProcessGroup
 
 
@@ -77,6 +78,22 @@ def all_reduce_halves(t: Tensor, op: Any, members: ProcessGroup, comm: Any, same
             shared.broadcast(same, own, 0)
 
     return submit(members, async_op, same, over_hosts, result, lambda: bring_back(t, own))
+
+
+def all_reduce_by_messages(members: ProcessGroup, apart: Apart, t: Tensor, op: Any, same: str, shape: str, async_op: bool,
+                           result: Any) -> Optional[Work]:
+    """Of processes that share no memory; ``apart`` takes ``t``."""
+    own, divisor = settled(row(t)), _divisor(members, op)
+
+    def f() -> None:
+        check(members, apart.all_reduce(same, own, op, divisor), same + shape)
+
+    return submit(members, async_op, same, f, result, lambda: bring_back(t, own), here=True)
+
+
+def barrier_by_messages(members: ProcessGroup, apart: Apart, async_op: bool) -> Optional[Work]:
+    """The same: who has heard of all has waited for all."""
+    return submit(members, async_op, "barrier", lambda: check(members, apart.agree("barrier"), "barrier"), [], None, here=True)
 
 
 def _divisor(members: ProcessGroup, op: Any) -> int:

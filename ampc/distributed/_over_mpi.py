@@ -44,6 +44,8 @@ class OverMPI:
                 check(members, shared.all_reduce(same, own, op, own, divisor), same + shape)
 
             return submit(members, async_op, same, f, result, lambda: bring_back(t, own), here=True)
+        if members.apart is not None and members.apart.takes(t):
+            return _over_hosts.all_reduce_by_messages(members, members.apart, t, op, same, shape, async_op, result)
         comm = members.comm if members.leaders is None else members.leaders
         if t.dtype in HALVES and members.between <= MOST:
             return _over_hosts.all_reduce_halves(t, op, members, comm, same, shape, async_op, result)
@@ -214,6 +216,8 @@ class OverMPI:
             if not members.on_one_host:
                 members.comm.Barrier()
 
+        if members.apart is not None:
+            return _over_hosts.barrier_by_messages(members, members.apart, async_op)
         return submit(members, async_op, "barrier", f, [], None, here=members.on_one_host)
 
     def messages(self, messages: List[Message]) -> List[Work]:

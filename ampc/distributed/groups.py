@@ -14,7 +14,7 @@ from .. import _C
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
 from .._process import launcher as _launcher
-from . import _arrival, _ends, _gpus, _mpi, _spawned, _store
+from . import _apart, _arrival, _ends, _gpus, _mpi, _spawned, _store
 from ._agreement import agree, submit
 from ._backends import Backends, Ways
 from ._shared import MOST, OPS, Shared, call_in_words, checksum_of
@@ -69,6 +69,8 @@ class ProcessGroup:
         self.host, self.place_on_host = list(dict.fromkeys(firsts)).index(here[0]), here.index(ranks[comm.rank])
         if 1 < max(count for _, count, _ in facts) <= MOST:
             self._share(here)
+        by_messages = start is _mpi and self.shared is None and 1 < comm.size <= _apart.MOST
+        self.apart = _apart.Apart(self, _mpi.start()) if by_messages else None  # where no two processes share memory
         self._twins: List[ProcessGroup] = []
         self.others = 0  # groups that new_group has made since, in all processes
         self._last = "nothing", 0
@@ -198,7 +200,7 @@ class ProcessGroup:
         return work
 
     def run_here(self, what: str, f: Callable[[], Any]) -> bool:
-        """Runs ``f``, which waits in shared memory alone, in this thread; False where an operation before it has not ended."""
+        """Runs ``f``, which waits in shared memory or by ``apart`` alone, in this thread; False where an operation before it has not ended."""
         self.need(what.split()[0])
         number = self._order.begin_here()
         if number == 0:
@@ -221,8 +223,8 @@ class ProcessGroup:
         return checksum_of(text), text
 
     def _wait(self, what: str = "", number: int = 0) -> None:
-        """Called now and then while this process waits in shared memory, for a collective that runs at once with its text and number. In the
-        worker's thread it is the caller of ``Work.wait`` that finds out who is missing."""
+        """Called now and then while this process waits in shared memory or for a message, for a collective that runs at once with its text and
+        number. In the worker's thread it is the caller of ``Work.wait`` that finds out who is missing."""
         self.need("wait")
         if what and self._waits[0] != number:
             self._waits = number, time.monotonic()
@@ -234,7 +236,7 @@ class ProcessGroup:
                 self.give_up(what, number, self.seconds)
 
     def _lose(self, error: BaseException, what: str = "") -> None:
-        """An operation in shared memory has ended half way."""
+        """An operation has ended half way."""
         if not self.broken:
             running = what or (self._call or self._last)[0]
             self._end(f"rank {self.ranks[self._mine]} has left {running} half way: {type(error).__name__}: {error}")

@@ -447,8 +447,45 @@ static PyObject *ranks_combine(PyObject *module, PyObject *args) {
     return none();
 }
 
-static PyMethodDef functions[] = {
-    {"_ranks_combine", ranks_combine, METH_VARARGS, NULL}, {"_settle", settle, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+/* Reads a list of addresses; 0 is that of `own`. How many they are; -1 with an error. */
+static int read_addresses(PyObject *list, const void *own, const void **from) {
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    if (count < 1 || count > AC_MOST_RANKS) return PyErr_SetString(PyExc_ValueError, "too many parts, or none"), -1;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        void *address = PyLong_AsVoidPtr(PyList_GET_ITEM(list, i));
+        if (PyErr_Occurred()) return -1;
+        from[i] = address ? address : own;
+    }
+    return (int)count;
+}
+
+/* _ranks_combine_at(combination, addresses, divisor, out, begin, n): of arrays of out's dtype, into n elements of out.
+ * An address is where the array's element 0 is; 0 is out itself. */
+static PyObject *ranks_combine_at(PyObject *module, PyObject *args) {
+    PyObject *addresses, *out;
+    int how, divisor;
+    long long begin, n;
+    const void *from[AC_MOST_RANKS];
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iO!iO!LL", &how, &PyList_Type, &addresses, &divisor, ac_py->tensor, &out, &begin, &n))
+        return NULL;
+    const ac_tensor *to = ac_unwrap(out);
+    if (how < 0 || how >= AC_N_COMBINES || begin < 0 || n < 0 || begin + n > to->numel)
+        return PyErr_SetString(PyExc_ValueError, "the parts do not fit the result"), NULL;
+    int count = read_addresses(addresses, ac_data(to), from);
+    if (count < 0) return NULL;
+    int64_t offset = begin * ac_itemsize(to->dtype);
+    for (int i = 0; i < count; i++) from[i] = (const char *)from[i] + offset;
+    Py_BEGIN_ALLOW_THREADS;
+    ac_cpu_combine((ac_combine)how, to->dtype, n, count, from, divisor, to->dtype, (char *)ac_data(to) + offset);
+    Py_END_ALLOW_THREADS;
+    return none();
+}
+
+static PyMethodDef functions[] = {{"_ranks_combine", ranks_combine, METH_VARARGS, NULL},
+                                  {"_ranks_combine_at", ranks_combine_at, METH_VARARGS, NULL},
+                                  {"_settle", settle, METH_O, NULL},
+                                  {NULL, NULL, 0, NULL}};
 
 int ac_ranks_init(PyObject *module) {
     PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
