@@ -384,7 +384,7 @@ def test_a_script_resumes_from_the_checkpoint_that_was_there(folder_of_saves):
     found = advise_script("train.py", [], 20)
     assert all(len(t.losses) == 5 for t in found.trials.values()) and contents(folder_of_saves) == before
     torch.save({"step": 11}, "last.pt")
-    with pytest.raises(RuntimeError, match="ended without a backward pass, so that there was nothing to measure. If it resumes from the checkpoint of an earlier run"):
+    with pytest.raises(RuntimeError, match="ended in float32 without a backward pass, so that there was nothing to measure. If it resumes from the checkpoint of an earlier run"):
         advise_script("train.py", [], 20)
 
 
@@ -436,7 +436,7 @@ for _ in range(torch.load("last.pt")["epoch"], 3):
 print(loss.item())
 """)
     torch.save({"epoch": 3}, "last.pt")
-    with pytest.raises(RuntimeError, match="(?s)failed .exit status 1. without a backward pass.*may have ended the training already.*NameError"):
+    with pytest.raises(RuntimeError, match="(?s)failed in float32 .exit status 1. without a backward pass.*may have ended the training already.*NameError"):
         advise_script("train.py", [], 2)
     torch.save({"epoch": 2}, "last.pt")
     (tmp_path / "train.py").write_text((tmp_path / "train.py").read_text() + "raise KeyError('later')\n")

@@ -450,13 +450,13 @@ def advise_script(script: str, args: List[str], steps: int = 20, progress: bool 
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
             left_out.update(dict.fromkeys(_scratch.saved(saves)))
             said = "\n".join(filter(None, [done.stderr.strip(), *_left_out(list(left_out))]))
-            failed = f"failed (exit status {done.returncode})" if done.returncode else "ended"
+            failed = f"failed in {precision} (exit status {done.returncode})" if done.returncode else f"ended in {precision}"
             if not os.path.exists(path):
-                raise RuntimeError(f"{script} in {precision} {failed} without a backward pass, so that there was nothing to measure. If it resumes "
+                raise RuntimeError(f"{script} {failed} without a backward pass, so that there was nothing to measure. If it resumes "
                                    f"from the checkpoint of an earlier run, that may have ended the training already: name another one, or move it "
                                    f"away\n{said}")
             if done.returncode:
-                raise RuntimeError(f"{script} failed in {precision} (exit status {done.returncode})\n{said}")
+                raise RuntimeError(f"{script} {failed}\n{said}")
             with open(path, encoding="utf-8") as out:
                 return dict(json.load(out))
 
