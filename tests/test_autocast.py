@@ -72,6 +72,22 @@ def test_binary_cross_entropy_is_float32_on_the_cpu_and_banned_on_a_gpu():
             F.binary_cross_entropy(p, p)
 
 
+@pytest.mark.skipif(ON_GPU, reason="a GPU refuses it")
+def test_binary_cross_entropy_that_a_gpu_would_refuse():
+    """In a region of 'cuda' that acts on the CPU, with its fix; not in one of the CPU, in one that is off, or with logits."""
+    p, y, loss = ampc.rand(3), ampc.ones(3), ampc.nn.BCELoss()
+    with ampc.autocast("cuda", dtype=ampc.bfloat16), ampc.doctor.errors():
+        for call in (loss, F.binary_cross_entropy):
+            with pytest.raises(ampc.doctor.MisuseError, match="binary_cross_entropy is called under autocast for 'cuda'.*on a GPU this call is an error(?s:.*)BCEWithLogitsLoss"):
+                call(p, y)
+        found = [F.binary_cross_entropy_with_logits(p.logit(), y)]
+        with ampc.autocast("cuda", enabled=False):
+            found.append(loss(p, y))
+    with ampc.autocast("cpu", dtype=ampc.bfloat16), ampc.doctor.errors():
+        found.append(loss(p, y))
+    assert ampc.stack(found).allclose(-p.log().mean()) and "bce-under-autocast" not in [r.rule for r in ampc.doctor.reports()]
+
+
 @pytest.mark.cpu
 def test_default_dtypes_and_setters():
     assert ampc.get_autocast_dtype("cpu") is ampc.bfloat16 and ampc.get_autocast_dtype("cuda") is ampc.float16

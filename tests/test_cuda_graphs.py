@@ -516,43 +516,6 @@ def test_a_step_that_cannot_be_captured_names_the_line_and_goes_on_without_a_gra
     assert len(scaler.ledger) == 2
 
 
-@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
-def test_a_gated_scheduler_follows_the_steps_that_a_graph_applies():
-    def train(graphed):
-        model = make_model()
-        optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.05), ampc.amp.GradScaler("cuda", init_scale=2.0**19, growth_interval=3)
-        scheduler = ampc.optim.lr_scheduler.StepLR(optimizer, 3, 0.9)
-        gated = scaler.gate(scheduler)
-        step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler) if graphed else lambda x, y: eager_step(model, optimizer, scaler, x, y, None)
-        seen = []
-        for x, y in make_batches(30):
-            step(x, y)
-            gated.step()
-            seen.append((scheduler.last_epoch, optimizer.param_groups[0]["lr"], scaler.last_step.skipped))
-        return seen
-
-    eager, graphed = train(False), train(True)
-    skipped = sum(s for *_, s in eager)
-    assert graphed == eager and 0 < skipped < 30 and eager[-1][0] == 30 - skipped
-
-
-@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
-def test_a_graphed_step_does_not_accumulate():
-    """Gradients that are there before a call do not count, with and without a replay."""
-    def train(leftover):
-        model = make_model()
-        optimizer = ampc.optim.SGD(model.parameters(), lr=0.05)
-        step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, dtype=ampc.float32, warmup=1)
-        ampc.manual_seed(9)
-        for x, y in make_batches(4):
-            for i, p in enumerate(model.parameters()) if leftover else ():
-                p.grad = ampc.ones_like(p) if p.grad is None or i % 2 else p.grad.add_(1)
-            step(x, y)
-        return [p.tolist() for p in model.parameters()], [p.grad.tolist() for p in model.parameters()]
-
-    assert train(True) == train(False)
-
-
 def test_the_step_says_what_it_needs(request):
     model = make_model()
     optimizer = ampc.optim.SGD(model.parameters(), lr=0.1)

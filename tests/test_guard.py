@@ -16,9 +16,8 @@ from ampc.doctor import guard, rules
 from ampc.nn import functional as F
 
 PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "rules").glob("[a-z]*.md"))
-HOST_KNOWS = {"scheduler-after-skip", "metric-is-scaled", "loss-not-finite"}  # on a GPU nobody waits to know
+HOST_KNOWS = {"scheduler-after-skip", "metric-is-scaled", "loss-not-finite", "bce-under-autocast"}  # on a GPU nobody waits to know; the last is an error
 ABOUT_GPUS = {"step-waits"}
-REFUSED_BY_GPUS = {"bce-under-autocast"}  # an error there, which tests/test_autocast.py has
 OF_RANKS = {"unscale-in-no-sync", "sampler-without-set-epoch", "checkpoint-by-every-rank", "optimizer-before-sharding"}  # test_distributed_training.py has several
 
 
@@ -65,13 +64,11 @@ def test_a_rules_page_is_true(page):
     if page.stem not in rules.RUN:
         pytest.skip("a rule of ampc check alone")
     if ON_GPU and page.stem in HOST_KNOWS:
-        pytest.skip("nothing waits for a GPU to say so")
+        pytest.skip("nothing waits for a GPU to say so, or it refuses the call")
     if not ON_GPU and page.stem in ABOUT_GPUS:
         pytest.skip("there is no GPU to wait for")
     if page.stem in OF_RANKS:
         pytest.skip("there is one process")
-    if ON_GPU and page.stem in REFUSED_BY_GPUS:
-        pytest.skip("a GPU refuses it")
     if page.stem == "autocast-without-effect":
         guard._State.ignored.clear()
         if ON_GPU or ampc._C._has_units(ampc.float16) or not ampc._C._has_units(ampc.bfloat16):
@@ -88,22 +85,6 @@ def test_a_rules_page_is_true(page):
 
 def test_every_rule_has_a_page():
     assert {p.stem for p in PAGES} >= set(rules.RUN)
-
-
-@pytest.mark.skipif(ON_GPU, reason="a GPU refuses it")
-def test_binary_cross_entropy_that_a_gpu_would_refuse():
-    """In a region of 'cuda' that acts on the CPU, with its fix; not in one of the CPU, in one that is off, or with logits."""
-    p, y, loss = ampc.rand(3), ampc.ones(3), nn.BCELoss()
-    with ampc.autocast("cuda", dtype=ampc.bfloat16), doctor.errors():
-        for call in (loss, F.binary_cross_entropy):
-            with pytest.raises(doctor.MisuseError, match="binary_cross_entropy is called under autocast for 'cuda'.*on a GPU this call is an error(?s:.*)BCEWithLogitsLoss"):
-                call(p, y)
-        found = [F.binary_cross_entropy_with_logits(p.logit(), y)]
-        with ampc.autocast("cuda", enabled=False):
-            found.append(loss(p, y))
-    with ampc.autocast("cpu", dtype=ampc.bfloat16), doctor.errors():
-        found.append(loss(p, y))
-    assert ampc.stack(found).allclose(-p.log().mean()) and [r.rule for r in doctor.reports()] == []
 
 
 def clip_wrong():
