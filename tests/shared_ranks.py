@@ -182,13 +182,17 @@ def what_runs_at_once(rank, size):
     x, parts = ampc.full((8,), float(rank)), ampc.full((8 * size,), float(rank))
     calls = ((_shared.MEET, None, None, None), (_shared.ALL_REDUCE, x, x, Op.SUM), (_shared.ALL_GATHER, parts, x, None),
              (_shared.REDUCE_SCATTER, x, parts, Op.AVG), (_shared.BROADCAST, x, x, None))
-    if not group.on_one_host:
-        assert not any(group.at_once(*call, 0) for call in calls)
+    before, strided = x._version, ampc.ones(8, 8).t()[1:]
+    if not group.on_one_host:  # an all_reduce alone, where each is on a host of its own
+        alone = group.apart is not None
+        assert [group.at_once(*call, 0) for call in calls] == [alone and call[0] == _shared.ALL_REDUCE for call in calls]
+        assert x._version == before + alone and x.tolist() == [sum(range(size)) if alone else rank] * 8
+        refused = ((strided, Op.SUM), (x, Op.BXOR), (x, "sum"), ([1.0], Op.SUM), (ampc.ones(8, dtype=ampc.int64), Op.AVG), (ampc.ones(2_000_000), Op.SUM))
+        assert not any(group.at_once(_shared.ALL_REDUCE, t, t, op, 0) for t, op in refused) and not group._worker._threads
         return
-    before = x._version
     assert all(group.at_once(*call, 0) is True for call in calls) and x._version == before + 3
     assert x.tolist() == parts.tolist()[:8] == [sum(range(size))] * 8  # the sum, in every part, whose mean it is
-    whole, strided = ampc.ones(8, dtype=ampc.int64), ampc.ones(8, 8).t()[1:]
+    whole = ampc.ones(8, dtype=ampc.int64)
     refused = ((_shared.ALL_REDUCE, strided, strided, Op.SUM), (_shared.ALL_REDUCE, whole, whole, Op.AVG), (_shared.ALL_REDUCE, x, x, Op.BXOR),
                (_shared.ALL_REDUCE, x, x, "sum"), (_shared.ALL_REDUCE, [1.0], [1.0], Op.SUM), (_shared.ALL_GATHER, x, x, None),
                (_shared.REDUCE_SCATTER, x.double(), parts, Op.SUM))

@@ -6,6 +6,7 @@ nobody waits in MPI, where it could not be told who does not come, and no thread
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Tuple
 
@@ -14,7 +15,8 @@ import numpy as np
 from .. import _C
 from .._C import Tensor
 from ._memory import memory
-from ._shared import COMBINE, checksum_of
+from ._shared import ALL_REDUCE, COMBINE, call_in_words, checksum_of
+from .reductions import ReduceOp, has_op
 from .work import SLICE
 
 if TYPE_CHECKING:
@@ -26,12 +28,19 @@ HEADER, PART = 64, 60 << 10  # bytes of a message: what is called, and values; O
 LOOKS = 200  # at a message, some 200 microseconds, before a thread begins to sleep between two looks
 LONGEST = 2e-4  # seconds between two looks
 _CALL, _VALUES = 1, 2  # tags of messages
+_left: List[Any] = []  # what MPI may still read and write, where a wait has ended early
 
 
 def _rest(size: int) -> Iterator[Tuple[int, int]]:
     """Where the parts after the first begin and end, of so many bytes."""
     for begin in range(PART, size, PART):
         yield begin, min(begin + PART, size)
+
+
+@functools.lru_cache(1024)
+def _call(n: int, dtype: Any, op: Any) -> Tuple[str, int]:
+    """An all_reduce in words, and the bytes of an element; '' where the dtype has no such reduction."""
+    return call_in_words(ALL_REDUCE, n, dtype.name, op, 0) if has_op(dtype, op) else "", dtype.itemsize
 
 
 class Apart:
@@ -46,7 +55,6 @@ class Apart:
         self._first = [(rank, [self._rows[rank][:HEADER + PART], MPI.BYTE]) for rank in self._others]
         self._values = [MPI.Get_address(row) + HEADER for row in self._rows]
         self._values[self._own] = 0  # they are where the result will be
-        self._runs: Any = None  # what MPI reads and writes, in case that a wait has ended early
 
     def takes(self, t: Tensor) -> bool:
         """Whether ``all_reduce`` takes so many values."""
@@ -59,7 +67,33 @@ class Apart:
     def all_reduce(self, same: str, t: Tensor, op: Any, divisor: int) -> bool:
         """``t``, which lies in a row, becomes the reduction of all processes' tensors, divided. Whether all call with the same text; where not,
         nothing is done."""
-        values, size, how = memory(self._MPI, t), t.element_size(), COMBINE[op]
+        return self._reduce(same, t, memory(self._MPI, t), t.element_size(), COMBINE[op], divisor)
+
+    def at_once(self, *call: Any) -> bool:
+        """``Ranks.at_once`` of such a group: runs an ``all_reduce`` that is waited for, where its tensor is good as it is and no operation is before
+        it; else False."""
+        kind, to, _, op, _ = call
+        row = _C._ranks_row(to) if kind == ALL_REDUCE and isinstance(op, ReduceOp.RedOpType) else None
+        if row is None:
+            return False
+        address, n, dtype = row
+        same, size = _call(n, dtype, op)
+        if not same or n * size > self._most:
+            return False
+        group = self._group
+        values, divisor = self._MPI.memory.fromaddress(address, n * size), group.size() if op is ReduceOp.AVG else 1
+
+        def run() -> None:
+            if not self._reduce(same, to, values, size, COMBINE[op], divisor):
+                group._differ(same, to)
+
+        if not group.run_here(same, run):
+            return False
+        _C._ranks_wrote(to)
+        return True
+
+    def _reduce(self, same: str, t: Tensor, values: Any, size: int, how: int, divisor: int) -> bool:
+        """``all_reduce`` of a tensor with this memory and elements of so many bytes."""
         rest: Dict[int, List[Any]] = {}
         if not self._tell(same, values, rest):
             return False
@@ -99,7 +133,7 @@ class Apart:
                 if not looks:
                     self._wait_asleep(request)
         except BaseException as error:
-            self._runs = runs
+            _left.append((self._rows, requests, runs))
             self._group._lose(error)
             raise
 

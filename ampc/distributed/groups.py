@@ -70,7 +70,9 @@ class ProcessGroup:
         if 1 < max(count for _, count, _ in facts) <= MOST:
             self._share(here)
         by_messages = start is _mpi and self.shared is None and 1 < comm.size <= _apart.MOST
-        self.apart = _apart.Apart(self, _mpi.start()) if by_messages else None  # where no two processes share memory
+        self.apart: Optional[_apart.Apart] = _apart.Apart(self, _mpi.start()) if by_messages else None  # where no two processes share memory
+        if self.apart is not None and backends.cpu:
+            self.at_once = self.apart.at_once
         self._twins: List[ProcessGroup] = []
         self.others = 0  # groups that new_group has made since, in all processes
         self._last = "nothing", 0
@@ -310,6 +312,7 @@ class ProcessGroup:
             if not group.broken:
                 group._ways.stop()
                 group._worker.stop(group.seconds, group._look_at_the_last)
+                group.apart = None
             group._end("the group was destroyed")
             group._order.unshare()
             group.shared = None

@@ -39,14 +39,18 @@ def type_of_bytes(MPI: Any, t: Tensor) -> Any:
     return getattr(MPI, _BYTES[t.element_size()])
 
 
+def has_op(dtype: Any, op: _Reduction) -> bool:
+    """Whether elements of this dtype can be reduced so."""
+    return op not in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR) if dtype.is_floating_point else op is not ReduceOp.AVG
+
+
 def check_reduction(what: str, op: Any, t: Tensor) -> _Reduction:
     """The reduction. TypeError for what is none; RuntimeError for one that the dtype does not have."""
     if not isinstance(op, _Reduction):
         raise TypeError(f"{what}: `op` must be one of ampc.distributed.ReduceOp (SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR), got {op!r}")
-    if t.is_floating_point() and op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
-        raise RuntimeError(f"{what}: ReduceOp.{op.name} is of integers and bool, got {t.dtype}")
-    if op is ReduceOp.AVG and not t.is_floating_point():
-        raise RuntimeError(f"{what}: ReduceOp.AVG is of floating point, got {t.dtype}; reduce with SUM and divide")
+    if not has_op(t.dtype, op):
+        other = "; reduce with SUM and divide" if op is ReduceOp.AVG else ""
+        raise RuntimeError(f"{what}: ReduceOp.{op.name} is of {'floating point' if other else 'integers and bool'}, got {t.dtype}{other}")
     return op
 
 

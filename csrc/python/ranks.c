@@ -482,8 +482,28 @@ static PyObject *ranks_combine_at(PyObject *module, PyObject *args) {
     return none();
 }
 
+/* _ranks_row(tensor) -> the address of its memory, the number of its elements and its dtype; None of what is no tensor,
+ * or needs a copy */
+static PyObject *ranks_row(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!lies_in_a_row(o)) return none();
+    ac_tensor *t = ac_unwrap(o);
+    AC_PY_TRY(ac_settle(t));
+    return Py_BuildValue("KLO", (unsigned long long)(uintptr_t)ac_data(t), (long long)t->numel,
+                         ac_py->dtypes[t->dtype]);
+}
+
+/* _ranks_wrote(tensor): its values are new */
+static PyObject *ranks_wrote(PyObject *module, PyObject *o) {
+    (void)module;
+    ac_wrote(ac_unwrap(o));
+    return none();
+}
+
 static PyMethodDef functions[] = {{"_ranks_combine", ranks_combine, METH_VARARGS, NULL},
                                   {"_ranks_combine_at", ranks_combine_at, METH_VARARGS, NULL},
+                                  {"_ranks_row", ranks_row, METH_O, NULL},
+                                  {"_ranks_wrote", ranks_wrote, METH_O, NULL},
                                   {"_settle", settle, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 
