@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple, Union
 
 from . import _C, _ops
 from ._C import Tensor
 from ._names.missing import absent_from
+from ._tensor import creation as make
 from .autograd import enable_grad
 from .autograd import functional as _functional
 from .nn import Module, ModuleList
@@ -54,10 +55,41 @@ def _stacked(name: str, tensors: List[Tensor]) -> Tensor:
 # -- derivatives ---------------------------------------------------------------------------------------------------
 
 
+def _numbered(argnums: ArgNums, count: int, what: str) -> Tuple[int, ...]:
+    """The positions of the arguments that ``argnums`` names, counted from the first."""
+    given = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not given or not all(isinstance(n, int) and -count <= n < count for n in given):
+        raise RuntimeError(f"{what}: `argnums` must be the number of one of the {count} arguments, or a tuple of such numbers, got {argnums!r}")
+    positions = tuple(n % count for n in given)
+    if len(set(positions)) < len(positions):
+        raise RuntimeError(f"{what}: `argnums` must name each argument once, got {argnums!r}")
+    return positions
+
+
+def _parted(result: Any, has_aux: bool, what: str) -> Tuple[Any, Any]:
+    """What a function returned, and what comes with it."""
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise RuntimeError(f"{what}: with has_aux the function must return two things, its result and what comes with it")
+    return result
+
+
+def _outputs(result: Any, what: str) -> Tuple[List[Tensor], Any]:
+    """The tensors of a function's result, and its structure."""
+    tensors, spec = tree_flatten(result)
+    if not tensors or not all(isinstance(t, Tensor) for t in tensors):
+        raise RuntimeError(f"{what}: the function must return Tensors, one or a structure of them, got {type(result).__name__}")
+    return tensors, spec
+
+
 def _leaves(tree: Any, outer: bool) -> Tuple[List[Tensor], Any]:
     """The tensors of a structure, to differentiate by, and the structure: where gradients are recorded outside (``outer``) those with
     a history keep it."""
     tensors, spec = tree_flatten(tree)
+    for t in tensors:
+        if not isinstance(t, Tensor):
+            raise ValueError(f"arguments to differentiate by must be Tensors or structures of them, got {type(t).__name__}")
     return [t.view(t.shape) if outer and t.requires_grad else t.detach().requires_grad_() for t in tensors], spec
 
 
@@ -87,38 +119,23 @@ def _settled(tree: Any, own: Sequence[Tensor], outer: bool) -> Any:
     return tree_unflatten([t if not isinstance(t, Tensor) or live and _reaches([t], ids) else t.detach() for t in tensors], spec)
 
 
-def _positions(argnums: ArgNums, given: int) -> Tuple[int, ...]:
-    """The arguments meant, from 0 on, of those given by position."""
-    numbers = (argnums,) if isinstance(argnums, int) else argnums
-    if not isinstance(numbers, tuple) or not all(isinstance(n, int) for n in numbers):
-        raise RuntimeError(f"argnums must be an int or a tuple of ints, got {argnums!r}")
-    if not numbers:
-        raise RuntimeError("argnums must not be empty: name an argument to differentiate by, such as argnums=0")
-    for n in numbers:
-        if not -given <= n < given:
-            raise RuntimeError(f"argnums names argument {n}, but the function was called with {given} positional arguments")
-    places = tuple(n % given for n in numbers)
-    if len(set(places)) < len(places):
-        raise RuntimeError(f"argnums must name each argument once, got {argnums!r}, which is {places} counted from 0")
-    return places
-
-
 def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
     """A function of the same arguments that returns (gradients, value). ``func`` must return a single number.
 
     The gradients have the structure of the arguments numbered ``argnums``. With ``has_aux``, func returns (value, more) and the result is
     (gradients, (value, more)). Both can be differentiated with respect to other tensors that func uses, such as parameters."""
+    @wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
-        indices = _positions(argnums, len(args))
+        indices = _numbered(argnums, len(args), "grad")
         outer = _C.is_grad_enabled()
         with enable_grad():
             parts, given = [_leaves(args[p], outer) for p in indices], list(args)
             for p, (leaves, spec) in zip(indices, parts):
                 given[p] = tree_unflatten(leaves, spec)
-            result = func(*given, **kwargs)
-            value, aux = result if has_aux else (result, None)
-            if not isinstance(value, Tensor) or value.numel() != 1:
-                raise RuntimeError(f"grad: the function must give one number, got {getattr(value, 'shape', type(value).__name__)}")
+            value, aux = _parted(func(*given, **kwargs), has_aux, "grad")
+            if not isinstance(value, Tensor) or value.dim():
+                came = getattr(value, "shape", type(value).__name__)
+                raise RuntimeError(f"grad: the function must give one number, a tensor without dimensions, got {came}")
             every = [t for leaves, _ in parts for t in leaves]
             found = _functional._derivatives((value,), tuple(every), (None,), outer, False, "grad")
         each = iter(found)
@@ -133,6 +150,7 @@ def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callabl
     """As `grad_and_value` without the value; with ``has_aux`` (gradients, more)."""
     both = grad_and_value(func, argnums, has_aux)
 
+    @wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
         grads, value = both(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
@@ -146,8 +164,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     with enable_grad():
         parts = [_leaves(p, outer) for p in primals]
         result = func(*(tree_unflatten(*part) for part in parts))
-    value, aux = result if has_aux else (result, None)
-    outputs, of_value = tree_flatten(value)
+    value, aux = _parted(result, has_aux, "vjp")
+    outputs, of_value = _outputs(value, "vjp")
     every = tuple(t for leaves, _ in parts for t in leaves)
 
     def back(cotangents: Any, retain_graph: bool = True) -> Tuple[Any, ...]:
@@ -178,11 +196,8 @@ class _Flat:
 
     def __call__(self, *leaves: Tensor) -> Tuple[Tensor, ...]:
         result = self.func(*tree_unflatten(list(leaves), self.spec))
-        if self.has_aux:
-            if not isinstance(result, tuple) or len(result) != 2:
-                raise RuntimeError(f"{self.what}: with has_aux the function must return two things, its result and what comes with it")
-            result, self.aux = result
-        outputs, self.shape = tree_flatten(result)
+        result, self.aux = _parted(result, self.has_aux, self.what)
+        outputs, self.shape = _outputs(result, self.what)
         return tuple(outputs)
 
     def differentiated(self, derivative: Callable, *more: Any) -> Any:
@@ -213,8 +228,10 @@ def linearize(func: Callable, *primals: Any) -> Tuple[Any, Callable]:
 def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk_size: Any = None) -> Callable:
     """A function that gives the Jacobian of func's result by the arguments numbered ``argnums``, [*result, *argument]. Of several results,
     and for a structure of arguments, it is a structure of them. With ``has_aux``, func returns (result, more), and so does the function."""
+    @wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
-        indices = _positions(argnums, len(args))
+        _check_chunk_size(chunk_size, "jacrev")
+        indices = _numbered(argnums, len(args), "jacrev")
 
         def inner(*chosen: Any) -> Any:
             given = list(args)
@@ -245,43 +262,96 @@ def hessian(func: Callable, argnums: ArgNums = 0) -> Callable:
 
 def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: Optional[int] = None) -> Callable:
     """A function that calls ``func`` for each index of a dimension and stacks the results: a loop, right and no faster than one.
-    With ``randomness='same'`` all calls draw the same numbers; with 'error', too, each draws its own.
 
     ``in_dims``: the dimension of each argument, None for one that all calls share; a nested structure for nested arguments.
-    ``out_dims``: where the dimension goes in the results. ValueError for arguments without a dimension, or of several sizes."""
+    ``out_dims``: where the dimension goes in the results; None for a result that is the same in all calls, which is given once.
+    ``randomness``: with 'same' all calls draw the same numbers, with 'different' each draws its own, with 'error' none may draw any.
+    ``chunk_size``: None, or a number above 0; calls are made one at a time, so it changes nothing else.
+
+    ValueError for arguments without that dimension or of several sizes, and for results that are no Tensors. RuntimeError for numbers drawn with
+    randomness 'error', and for a func that writes into an argument that all calls share."""
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"vmap: `randomness` must be 'error', 'different' or 'same', got {randomness!r}")
+    _check_chunk_size(chunk_size, "vmap")
 
+    @wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if not (type(in_dims) is int or isinstance(in_dims, tuple)):
+            raise ValueError(f"vmap: `in_dims` must be a number or a tuple with one for each argument, got {in_dims!r}")
         leaves, spec = tree_flatten(list(args))
         dims = _dims_like(in_dims, list(args), "in_dims")
-        sizes = {t.shape[d] for t, d in zip(leaves, dims) if d is not None}
-        if len(sizes) != 1:
-            raise ValueError(f"vmap: the dimensions that `in_dims` names must have one size, got {sorted(sizes)}")
-        n = sizes.pop()
-        parts = [[t] * n if d is None else t._cut_into(None, d, False) for t, d in zip(leaves, dims)]  # func may write into these
+        n = _common_size(leaves, dims)
+        parts = [_sliced(t, d, n) for t, d in zip(leaves, dims)]
+        shared = [(t, t._version) for t, d in zip(leaves, dims) if d is None and isinstance(t, Tensor)]
         start, results = _C._rng_state(), []
-        for i in range(n):
+        for i in range(max(n, 1)):
             if randomness == "same":
                 _C._set_rng_state(*start)
             results.append(func(*tree_unflatten([part[i] for part in parts], spec), **kwargs))
-        flat = [tree_flatten(r) for r in results]
-        outs = _dims_like(out_dims, results[0], "out_dims")
-        stack = _ops.stack
-        return tree_unflatten([stack([f[0][k] for f in flat], d) for k, d in enumerate(outs)], flat[0][1])
+        if randomness == "error" and _C._rng_state() != start:
+            raise RuntimeError("vmap: func drew random numbers; pass randomness='different' for each call to draw its own, or 'same'")
+        if any(t._version != version for t, version in shared):
+            raise RuntimeError("vmap: func writes into an argument that all calls share; give it a dimension in `in_dims`, or let func clone it")
+        return _together(results, out_dims, n)
 
     return call
 
 
+def _check_chunk_size(size: Optional[int], what: str) -> None:
+    if size is not None and size <= 0:
+        raise ValueError(f"{what}: `chunk_size` must be None or a number above 0, got {size}")
+
+
+def _common_size(leaves: List[Any], dims: List[Any]) -> int:
+    """The size of the dimension that is mapped over."""
+    for t, d in zip(leaves, dims):
+        if d is not None and not isinstance(t, Tensor):
+            raise ValueError(f"vmap: `in_dims` names the dimension {d} of an argument that is no Tensor, a {type(t).__name__}; put None in its place")
+        if d is not None and not -t.dim() <= d < t.dim():
+            raise ValueError(f"vmap: `in_dims` names the dimension {d} of a tensor of the shape {list(t.shape)}")
+    sizes = {t.shape[d] for t, d in zip(leaves, dims) if d is not None}
+    if len(sizes) != 1:
+        raise ValueError(f"vmap: the dimensions that `in_dims` names must have one size, got {sorted(sizes)}")
+    return sizes.pop()
+
+
+def _sliced(t: Any, dim: Optional[int], n: int) -> Sequence[Any]:
+    """What each call gets of an argument. Where there is nothing to cut, zeros show the shapes of the results."""
+    if dim is None:
+        return [t] * max(n, 1)
+    return t._cut_into(None, dim, False) if n else [make.zeros_like(t.sum(dim), dtype=t.dtype)]  # func may write into these
+
+
+def _together(results: List[Any], out_dims: Any, n: int) -> Any:
+    """The results of all calls, each leaf stacked along its dimension of ``out_dims``."""
+    flat = [tree_flatten(r) for r in results]
+    for t in flat[0][0]:
+        if not isinstance(t, Tensor):
+            raise ValueError(f"vmap: func must return Tensors, one or a structure of them, got {type(t).__name__}")
+    alone = isinstance(results[0], Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1
+    dims = _dims_like(out_dims[0] if alone else out_dims, results[0], "out_dims")
+    return tree_unflatten([_joined([leaves[k] for leaves, _ in flat], d, n) for k, d in enumerate(dims)], flat[0][1])
+
+
+def _joined(tensors: List[Tensor], dim: Optional[int], n: int) -> Tensor:
+    if dim is None:
+        if not all(t.equal(tensors[0]) for t in tensors[1:]):
+            raise ValueError("vmap: `out_dims` has None for a result that differs between calls; give it a dimension")
+        return tensors[0]
+    stacked = _ops.stack(tensors, dim)
+    return stacked if n else stacked.narrow(dim, 0, 0)
+
+
 def _dims_like(dims: Any, tree: Any, name: str) -> List[Any]:
     """A dimension for each leaf, from one for all, or one for each child."""
-    if dims is None or isinstance(dims, int):
-        return [None if not isinstance(t, Tensor) else dims for t in tree_flatten(tree)[0]]
-    children = list(tree.values()) if isinstance(tree, dict) else list(tree)
+    if dims is None or type(dims) is int:
+        return [dims for _ in tree_flatten(tree)[0]]
+    children = list(tree.values()) if isinstance(tree, dict) else list(tree) if isinstance(tree, (tuple, list)) else []
     given = [dims[k] for k in tree] if isinstance(dims, dict) and isinstance(tree, dict) else list(dims) if isinstance(dims, Sequence) else []
-    if len(given) != len(children):
-        raise ValueError(f"vmap: `{name}` {dims} does not fit {len(children)} values")
+    if not children or len(given) != len(children):
+        raise ValueError(f"vmap: `{name}` {dims} does not fit {len(children) or type(tree).__name__} values")
     return [d for one, child in zip(given, children) for d in _dims_like(one, child, name)]
+
 
 if not TYPE_CHECKING:
     __getattr__ = absent_from(__name__)

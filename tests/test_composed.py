@@ -136,6 +136,7 @@ ORDER = [
     case("searchsorted", np.array([1.0, 3.0, 3.0, 7.0]), np.array([[0.0, 3.0], [7.0, 9.0]])), case("searchsorted", np.sort(real(2, 5)), real(2, 3), right=True),
     case("searchsorted", np.array([1.0, 3.0, 3.0]), 3.0, side="right", out_int32=True), case("bucketize", real(3, 2), np.array([-0.5, 0.0, 0.6])),
     case("bincount", ints(6, 20), minlength=8), case("bincount", ints(4, 9), real(9), fixed=True), case("histc", real(50), 7), case("histc", real(50), 5, -1.0, 1.5),
+    case("histc", np.array([1.0, 2.0, 1.0]), 4, 5.0, 5.0), case("histc", np.zeros(4), 4, 1.0, 1.0),
     case("unique", ints(5, 3, 4), return_inverse=True, return_counts=True), case("unique", ints(2, 6, 2), return_inverse=True, return_counts=True, dim=0),
     case("unique", ints(2, 2, 6), dim=1), case("unique_consecutive", np.array([1, 1, 2, 2, 2, 1]), return_inverse=True, return_counts=True),
     case("argwhere", mask(3, 4)), case("isin", ints(5, 3, 4), np.array([1, 3])), case("isin", ints(5, 6), np.array([2]), invert=True),

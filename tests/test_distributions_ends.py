@@ -116,6 +116,21 @@ def test_whole_numbers_as_shares(torch):
         assert float(d.Dirichlet(lib.ones(3)).log_prob(lib.tensor([0, 1, 0]))) == pytest.approx(math.log(2))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_shares_are_neither_0_nor_1(torch, dtype):
+    """A density takes the logarithms of a share and of what is left, so draws end where the dtype does, as in torch."""
+    def ends(lib):
+        lib.manual_seed(0)
+        few = lib.full((4000, 2), 0.01, dtype=getattr(lib, dtype))
+        beta = lib.distributions.Beta(few[:, 0], few[:, 1])
+        draws = lib._sample_dirichlet(few / 10)
+        assert lib.isfinite(beta.log_prob(beta.sample())).all()
+        return float(draws.min()), float(draws.max()), float(lib._sample_dirichlet(few[:1, :1]))
+
+    limits = np.finfo(dtype)
+    assert ends(ampc) == ends(torch) == (limits.tiny, 1 - limits.epsneg, 1 - limits.epsneg)
+
+
 def test_counts_of_multinomial(torch):
     for d, lib in ((D, ampc), (torch.distributions, torch)):
         with pytest.raises(ValueError):

@@ -219,6 +219,8 @@ def test_contexts_put_back_what_they_change():
     before = str(x), cudnn.enabled, cudnn.allow_tf32
     with ampc._tensor_str.printoptions(precision=2), cudnn.flags(enabled=False):
         assert str(x) == "tensor([0.33])" and not cudnn.enabled and cudnn.allow_tf32
+    with cudnn.flags(enabled=None, benchmark=None, deterministic=None, allow_tf32=False):  # None leaves a switch alone
+        assert cudnn.enabled == before[1] and not cudnn.allow_tf32
     assert (str(x), cudnn.enabled, cudnn.allow_tf32) == before
     assert ampc.utils.checkpoint.get_device_states(x, 3) == ([], [])
 

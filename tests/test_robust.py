@@ -203,7 +203,7 @@ MISTAKES = [
     (lambda: returning(ampc.ones(7)).sum().backward(), RuntimeError, r"hook returned a gradient of shape \[7\], it was given one of shape \[2\]"),
     (lambda: ampc.nn.CrossEntropyLoss(ampc.ones(3, 2), ampc.tensor([1, 0, 1])), RuntimeError, r"made first and then called"),
     (lambda: ampc.nn.MSELoss(ampc.ones(3), ampc.ones(3)), RuntimeError, "made first and then called"),
-    (lambda: ampc.optim.Adam(ampc.nn.Linear(2, 2)), TypeError, r"'Linear' object is not iterable; pass its parameters\(\)"),
+    (lambda: ampc.optim.Adam(ampc.nn.Linear(2, 2)), TypeError, r"'Linear' object is not iterable; of a module, pass its parameters\(\)"),
     (lambda: ampc.nn.utils.clip_grad_norm_(ampc.nn.Linear(2, 2), 1.0), TypeError, r"pass its parameters\(\)"),
     (lambda: f"{ampc.ones(2):.2f}", TypeError, r"'.2f' is for one number, the tensor has shape \[2\]"),
     (lambda: ampc.randn(2, generator=5), TypeError, "`generator` must be an ampc.Generator or None, got int"),

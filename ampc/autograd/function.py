@@ -28,6 +28,10 @@ class FunctionCtx:
         """Keeps tensors for backward. Inputs and outputs of forward belong here, not on ``self``."""
         self._to_save = tensors
 
+    def save_for_forward(self, *tensors: Optional[Tensor]) -> None:
+        """Keeps tensors for ``jvp``, for programs that name them: ampc differentiates forward through backward and never calls ``jvp``."""
+        self.saved_for_forward = tensors
+
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """These outputs get no gradient. RuntimeError from ``apply`` for what is no Tensor."""
         self._non_differentiable = tensors

@@ -54,7 +54,7 @@ def _derivatives(outputs: Tuple[Tensor, ...], inputs: Tuple[Tensor, ...], weight
     found: Sequence[Any] = [None] * len(inputs)
     if used:
         found = grad([o for o, _ in used], inputs, [w for _, w in used], retain_graph=True, create_graph=create_graph, allow_unused=True)
-    if strict and any(g is None for g in found):
+    if strict and (len(used) < len(outputs) or any(g is None for g in found)):
         raise RuntimeError(f"{what}: an output does not depend on an input, and `strict` is set")
     return tuple(make.zeros_like(x) if g is None else g for g, x in zip(found, inputs))
 

@@ -33,12 +33,14 @@ def _switch(value: object, name: str) -> bool:
 
 
 @contextmanager
-def flags(enabled: bool = False, benchmark: bool = False, benchmark_limit: int = 10, deterministic: bool = False, allow_tf32: bool = True,
-          fp32_precision: str = "none") -> Iterator[None]:
-    """Inside, ``enabled`` and ``allow_tf32`` are these; the others change nothing, as ever."""
+def flags(enabled: bool | None = False, benchmark: bool | None = False, benchmark_limit: int | None = 10, deterministic: bool | None = False,
+          allow_tf32: bool | None = True, fp32_precision: str | None = "none") -> Iterator[None]:
+    """Inside, ``enabled`` and ``allow_tf32`` are these, or stay as they are for None; the others change nothing, as ever."""
     before = _C._cuda_use_cudnn(), _C._cuda_convolution_tf32()
-    _C._cuda_use_cudnn(_switch(enabled, "enabled"))
-    _C._cuda_convolution_tf32(_switch(allow_tf32, "allow_tf32"))
+    if enabled is not None:
+        _C._cuda_use_cudnn(_switch(enabled, "enabled"))
+    if allow_tf32 is not None:
+        _C._cuda_convolution_tf32(_switch(allow_tf32, "allow_tf32"))
     try:
         yield
     finally:

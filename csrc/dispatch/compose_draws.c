@@ -13,6 +13,15 @@ static T above_zero(ac_scratch *s, T value, ac_dtype dtype) {
     return ac_c_clamp_min(s, value, dtype == AC_float16 ? 0x1p-14 : dtype == AC_float64 ? 0x1p-1022 : 0x1p-126);
 }
 
+/* Shares as a dtype holds them: neither 0 nor 1, whose logarithms and those of 1 - share a density needs. */
+static T within_unit(ac_scratch *s, T value, ac_dtype dtype) {
+    double step = dtype == AC_float64   ? 0x1p-53
+                  : dtype == AC_float32 ? 0x1p-24
+                  : dtype == AC_float16 ? 0x1p-11
+                                        : 0x1p-8;
+    return BIN(minimum, above_zero(s, value, dtype), ac_c_real(s, 1 - step));
+}
+
 COMPOSE(standard_gamma) {
     if (!ac_is_floating(in[0]->dtype))
         REFUSE(AC_NOT_IMPLEMENTED, "_standard_gamma: needs floating point, got %s", ac_dtypes[in[0]->dtype].name);
@@ -27,6 +36,6 @@ COMPOSE(sample_dirichlet) {
                ac_dtypes[in[0]->dtype].name, in[0]->ndim);
     ac_attrs_softmax last = {-1, AC_NO_DTYPE};
     T x = ac_c_cast(s, in[0], AC_float64);
-    T value = above_zero(s, ac_c_call(s, AC_OP_softmax, &last, 1, log_gammas(s, x)), in[0]->dtype);
+    T value = within_unit(s, ac_c_call(s, AC_OP_softmax, &last, 1, log_gammas(s, x)), in[0]->dtype);
     return ac_c_cast(s, BIN(dirichlet_of, value, x), in[0]->dtype);
 }

@@ -171,7 +171,7 @@ COMPOSE(histc) {
     if (a->bins < 1) REFUSE(AC_RUNTIME, "histc: `bins` must be above 0, got %" PRId64, a->bins);
     T x = ac_c_flat(s, ac_c_detach(s, in[0]));
     if (!x) return NULL;
-    if (low == 0 && high == 0 && x->numel) {
+    if (low == high && x->numel) {
         low = ac_c_read(s, ac_c_call(s, AC_OP_amin, &all, 1, x));
         high = ac_c_read(s, ac_c_call(s, AC_OP_amax, &all, 1, x));
     }
