@@ -256,6 +256,8 @@ def test_argnums_from_the_end():
     x, y = ampc.tensor([1.0, 2.0]), ampc.tensor([3.0, 4.0])
     by_y, by_x = ampc.func.grad(lambda a, b: (a * a * b).sum(), argnums=(-1, 0))(x, y)
     assert by_y.tolist() == [1.0, 4.0] and by_x.tolist() == [6.0, 16.0]
+
+
 ARGUMENTS = {
     "one is counted from the end": "F.grad(lambda a, b: (a * b).sum(), argnums=-1)(x, x + 1)",
     "none has the number": "F.grad(lambda a, b: (a * b).sum(), argnums=2)(x, x)",

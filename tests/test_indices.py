@@ -159,6 +159,28 @@ def test_indices_of_numbers_and_empty_ones():
     same(lambda lib: lib.tensor(3.0).gather(0, lib.tensor([0])))
     same(lambda lib: lib.zeros(3).gather(0, lib.tensor([], dtype=lib.uint8)))
     both(lambda lib, x: x.reshape(()).gather(0, lib.tensor([0])), drawn(1))
+    both(lambda lib, x: x.reshape(()).gather(0, lib.tensor([0, 0, 0])), drawn(1))
+    both(lambda lib, x: x.gather(0, lib.tensor(1)), drawn(2))
+    both(lambda lib, x, v: x.reshape(()).scatter_add(0, lib.tensor([0, 0, 0]), v), drawn(1), drawn(3, seed=1))
+    same(lambda lib: lib.arange(6.0).view(2, 3)[1, 1].gather(0, lib.tensor([0] * 5)))
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, at, v: x.scatter(1, at, v), lambda x, at, v: x.scatter(0, at, 2.0), lambda x, at, v: x.scatter(0, at, 2.0, reduce="add"),
+    lambda x, at, v: x.scatter_add(0, at, v), lambda x, at, v: x.scatter_reduce(0, at, v, "sum"),
+    lambda x, at, v: x.scatter_reduce(-1, at, v, "mean", include_self=False), lambda x, at, v: x.scatter_reduce(0, at, v, "amax"),
+    lambda x, at, v: x.scatter_reduce(0, at, v, "prod", include_self=False), lambda x, at, v: x.scatter(7, at, v)])
+def test_scatters_at_no_index_keep_the_tensor_whatever_the_shapes(call):
+    for size, dtype in [((0,), "int64"), ((0, 5), "int64"), ((3, 0, 2), "int64"), ((0,), "float32")]:
+        same(lambda lib: call(lib.arange(6.0).view(2, 3), lib.empty(*size, dtype=getattr(lib, dtype)), lib.ones(3, 4)))  # noqa: B023
+
+
+def test_values_that_no_index_scatters_have_the_gradient_zero():
+    x, v = ampc.ones(2, 3, requires_grad=True), ampc.ones(3, 4, requires_grad=True)
+    for call in (ampc.scatter, ampc.scatter_add):
+        x.grad = v.grad = None
+        call(x, 0, ampc.empty(0, dtype=ampc.int64), v).sum().backward()
+        assert x.grad.tolist() == [[1.0] * 3] * 2 and v.grad.tolist() == [[0.0] * 4] * 3
 
 
 def test_views_by_strides_of_a_strided_tensor():

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from test_corners import FLOATS, NAN, same
 
+import ampc
+
 
 @pytest.mark.parametrize("number", [2.5, 0.5, 1, 1.0, True, -1, NAN])
 @pytest.mark.parametrize("right", [True, False])
@@ -35,3 +37,23 @@ def test_gradients_of_the_one_weight_of_a_mean():
         return lib.cat([x.grad.double(), w.grad.reshape(1)])
 
     same(gradients)
+
+
+@pytest.mark.parametrize("other", ["int16", "int64", "float32", "float16", "int8"])
+def test_integers_wrap_in_their_own_dtype_before_out_holds_them(other):
+    for name in ("sub", "add", "mul"):
+        same(lambda lib: getattr(lib, name)(lib.tensor([10, 200], dtype=lib.uint8), lib.tensor([13, 100], dtype=lib.uint8),  # noqa: B023
+                                            out=lib.empty(2, dtype=getattr(lib, other))))
+    same(lambda lib: lib.neg(lib.tensor([-128, 1], dtype=lib.int8), out=lib.empty(2, dtype=lib.int8)))
+
+
+@pytest.mark.parametrize("default", ["float32", "float64"])
+def test_numbers_alone_have_the_default_dtype(default):
+    before = ampc.get_default_dtype()
+    try:
+        ampc.set_default_dtype(getattr(ampc, default))
+        for a, b in ((1, 1.0), (1.0, 2.0), (True, 1.0)):
+            assert ampc.result_type(a, b) is ampc.result_type(b, a) is getattr(ampc, default)
+    finally:
+        ampc.set_default_dtype(before)
+    assert ampc.result_type(1, True) is ampc.int64 and ampc.result_type(ampc.tensor(1.0, dtype=ampc.float64), 1.0) is ampc.float64

@@ -411,3 +411,19 @@ def test_a_view_as_a_dtype_without_tensors(kind):
     wanted = getattr(ampc, kind) if isinstance(kind, str) else kind
     with pytest.raises(TypeError, match="view"):
         ampc.arange(6)._view_dtype(wanted)
+
+
+def test_the_other_way_round_and_what_a_tensor_contains():
+    rows = ampc.tensor([[1, 2], [3, 4]])
+    assert [r.tolist() for r in reversed(rows)] == [[3, 4], [1, 2]] and reversed(ampc.tensor(5)).item() == 5
+    assert 3 in rows and ampc.tensor(4) in rows and 7 not in rows
+    for wrong in ("3", None, [1]):
+        with pytest.raises(RuntimeError, match="expected a Tensor or a number"):
+            wrong in rows  # noqa: B015
+
+
+def test_a_device_has_one_index_from_0():
+    for wrong in (("cuda", -1), ("cpu", -1), (-1,), ("cuda:0", 0)):
+        with pytest.raises(RuntimeError, match="index"):
+            ampc.device(*wrong)
+    assert ampc.device("cuda", 1) == ampc.device("cuda:1") == ampc.device(1)

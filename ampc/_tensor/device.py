@@ -87,9 +87,13 @@ class device(_C.Scope):
             raise TypeError(f"device: expected a string such as 'cpu' or 'cuda:0', got {type!r}")
         if index is not None and not isinstance(index, int):
             raise TypeError(f"device: `index` must be an int, got {index.__class__.__name__}")
+        if index is not None and index < 0:
+            raise RuntimeError(f"device: `index` must be 0 or more, got {index}")
         name, _, number = type.partition(":")
         if name not in ("cpu", "cuda", "meta", "mps", "xpu") or (number and not number.isdigit()):
             raise RuntimeError(f"device: '{type}' is not a device; expected 'cpu' or 'cuda', with ':index' if wanted")
+        if number and index is not None:
+            raise RuntimeError(f"device: '{type}' has an index already; give it there or as `index`, not both")
         self.type = name
         self.index = int(number) if number else index
 

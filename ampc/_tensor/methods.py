@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import numbers
 from collections.abc import Sequence
 from typing import Any, Callable, List, Optional, Union
 
@@ -401,7 +402,15 @@ def __iter__(self: Tensor) -> Any:
 
 
 @method
+def __reversed__(self: Tensor) -> Tensor:
+    """The tensor with its first dimension in the other order; a 0-d one as it is."""
+    return self.flip(0) if self.ndim else self
+
+
+@method
 def __contains__(self: Tensor, element: Any) -> bool:
+    if not isinstance(element, (Tensor, numbers.Number)):
+        raise RuntimeError(f"in: expected a Tensor or a number to look for, got {element.__class__.__name__}")
     return bool((self == element).any())
 
 

@@ -56,6 +56,10 @@ FORMULA(gather) {
 FORMULA(scatter_add) {
     GIVE(0, G);
     if (!WANTS(2)) DONE;
+    if (SAVED(1)->numel == 0) { /* nothing of src was read, and index may have other dimensions */
+        GIVE(2, ac_c_zeros(s, ac_f_input(c, 2)));
+        DONE;
+    }
     T g = ac_c_call(s, AC_OP_gather, c->node->attrs, 2, G, SAVED(1));
     const ac_dims *src = &ac_f_input(c, 2)->shape;
     if (!g) return -1;

@@ -185,7 +185,7 @@ static int pick_elements(ac_gpu_pick *p, const ac_run *r, int64_t dim, const ac_
     AC_TRY(pick_init(p, r, indexed, other));
     memcpy(along.shape, index->shape, sizeof along.shape);
     memcpy(part.shape, index->shape, sizeof part.shape);
-    if (along.ndim) along.strides[dim] = 0;
+    along.strides[dim] = 0;
     ac_space at = ac_space_of(index, UINT32_MAX);
     p->wrap = 0, p->items = index->numel, p->base = ac_space_of(&along, UINT32_MAX),
     p->other_items = ac_space_of(&part, UINT32_MAX);

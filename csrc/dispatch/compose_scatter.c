@@ -9,10 +9,11 @@ static int one_at_least(const ac_tensor *t) { return t->ndim > 1 ? t->ndim : 1; 
 
 static int check_index(const char *what, const ac_tensor *x, const ac_tensor *index, int64_t *dim) {
     char have[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
+    AC_TRY(ac_dim_wrap(dim, x->ndim, what));
+    if (index->numel == 0) return 0; /* of any shape and dtype: nothing is written */
     if (index->dtype != AC_int64 && index->dtype != AC_int32)
         return ac_fail(AC_RUNTIME, "%s: `index` must be int64, got %s; convert it with .long()", what,
                        ac_dtypes[index->dtype].name);
-    AC_TRY(ac_dim_wrap(dim, x->ndim, what));
     if (one_at_least(x) != one_at_least(index))
         return ac_fail(AC_RUNTIME, "%s: `index` has %d dimensions, the tensor %d", what, index->ndim, x->ndim);
     for (int d = 0; d < x->ndim && d < index->ndim; d++)
@@ -175,8 +176,9 @@ static T reduced(ac_scratch *s, T x, int64_t dim, T index, T src, int64_t how, b
     }
     ac_dims shape = ac_shape_of(x);
     x = at_least_1d(s, x), index = at_least_1d(s, index), src = at_least_1d(s, src);
-    if (!x || !index || !src || !(src = cut(s, "scatter_reduce", src, index))) return NULL;
+    if (!x || !index || !src) return NULL;
     if (index->numel == 0) return ac_c_reshape(s, added_at(s, x, dim, index, src), &shape); /* src takes part */
+    NEED(src = cut(s, "scatter_reduce", src, index));
     if (how == SUM || how == MEAN)
         return ac_c_reshape(s, sum_or_mean(s, x, dim, index, src, how == MEAN, include_self), &shape);
     NEED(check_range(s, index, x->shape[dim]));
@@ -228,10 +230,9 @@ static T scattered(ac_scratch *s, T x, T index, T src, ac_scalar number, int64_t
     NEED(check_dtype("scatter", "src", x, values));
     if (reduce) return reduced(s, x, dim, index, values, reduce == 1 ? SUM : PROD, true);
     x = at_least_1d(s, x), index = at_least_1d(s, index);
+    if (index && index->numel == 0)
+        return ac_c_reshape(s, values->ndim ? added_at(s, x, dim, index, values) : x, &shape);
     if (index && values->ndim) values = cut(s, "scatter", values, index);
-    if (index && index->numel == 0 && values && values->ndim)
-        return ac_c_reshape(s, added_at(s, x, dim, index, values), &shape);
-    if (index && index->numel == 0) return ac_c_reshape(s, x, &shape);
     return x && index && values ? ac_c_reshape(s, written_at(s, x, dim, index, values), &shape) : NULL;
 }
 

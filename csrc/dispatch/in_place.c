@@ -101,9 +101,11 @@ static int prepare(const ac_op_call *c, ac_tensor *target, ac_infer *meta, bool 
 
 /* -- in place ----------------------------------------------------------------------------------------- */
 
-/* Elementwise operators write straight into the target when nothing they read is overwritten early. */
-static bool writes_directly(const ac_op_call *c, const ac_tensor *target) {
+/* Elementwise operators write straight into the target when nothing they read is overwritten early. Integers that
+ * another dtype will hold wrap in their own first. */
+static bool writes_directly(const ac_op_call *c, ac_dtype result, const ac_tensor *target) {
     if (c->info->kind != AC_KIND_POINTWISE) return false;
+    if (ac_dtypes[result].category == AC_INTEGER && result != target->dtype) return false;
     for (int i = 0; i < c->n_in; i++)
         if (ac_overlaps_partly(target, c->in[i])) return false;
     return true;
@@ -123,7 +125,7 @@ static int compute_apart(const ac_op_call *c, ac_tensor *target) {
 static int compute_into(const ac_op_call *c, const ac_infer *meta, ac_tensor *target) {
     double scaled = ac_any_scaled ? ac_scaled_after(c->op, c->in, c->n_in, target) : NAN;
     int failed;
-    if (writes_directly(c, target)) {
+    if (writes_directly(c, meta->out[0].dtype, target)) {
         ac_run direct = {.op = c->op,
                          .in = c->in,
                          .n_in = c->n_in,

@@ -46,7 +46,8 @@ static int need_indices_beside(const ac_infer *i) {
     const ac_tensor *x = i->in[0], *index = i->in[1];
     if (index->numel == 0) return 0;
     AC_TRY(ac_need_integer(i, 1));
-    return x->ndim == 0 && index->ndim == 1 ? 0 : ac_need_ndim(i, 1, x->ndim);
+    bool one = x->ndim < 2 && index->ndim < 2; /* a 0-d tensor counts as one of 1 dimension */
+    return one ? 0 : ac_need_ndim(i, 1, x->ndim);
 }
 
 int ac_infer_gather(ac_infer *i) {

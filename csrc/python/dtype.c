@@ -131,7 +131,9 @@ static PyObject *result_type(PyObject *module, PyObject *args) {
         ac_tensor_clear(&owned[0]);
         return NULL;
     }
-    PyObject *result = Py_NewRef(ac_py->dtypes[ac_result_type(in, 2)]);
+    ac_dtype t = ac_result_type(in, 2);
+    if (in[0]->is_scalar && in[1]->is_scalar && ac_is_floating(t)) t = ac_default_dtype();
+    PyObject *result = Py_NewRef(ac_py->dtypes[t]);
     ac_tensor_clear(&owned[0]);
     ac_tensor_clear(&owned[1]);
     return result;

@@ -157,7 +157,7 @@ int ac_cpu_gather(const ac_run *r) {
     if (x->ndim) size = x->shape[dim];
     ac_tensor along = *x; /* x walked by index's shape, without the stride along dim */
     memcpy(along.shape, index->shape, sizeof along.shape);
-    if (x->ndim) along.strides[dim] = 0;
+    along.strides[dim] = 0;
     walk w = walk_of(index, &along);
     int64_t stride = x->ndim ? x->strides[dim] : 0, item = ac_itemsize(x->dtype);
     for (int64_t at = 0, n; at < index->numel && !ac_stop_at(at / INDICES); at += n) {
@@ -177,7 +177,7 @@ static int scatter_into(const ac_tensor *to, int64_t dim, const ac_tensor *index
     memcpy(along.shape, index->shape, sizeof along.shape);
     memcpy(part.shape, index->shape, sizeof part.shape);
     int64_t size = to->ndim ? to->shape[dim] : 1, stride = to->ndim ? to->strides[dim] : 0, offsets[INDICES];
-    if (to->ndim) along.strides[dim] = 0;
+    along.strides[dim] = 0;
     walk w = walk_of(index, &along), v = walk_of(index, &part);
     for (int64_t at = 0, n; at < index->numel && !ac_stop_at(at / INDICES); at += n) {
         int64_t row = at / w.n, i = at % w.n;
