@@ -311,6 +311,13 @@ def test_lbfgs_walks_as_torchs(torch, options):
     assert seen[0][0] == seen[1][0] and np.allclose(seen[0][1], seen[1][1], rtol=1e-6, atol=1e-9)
 
 
+def test_lbfgs_takes_a_gradient_of_zeros(torch):
+    for T in (ampc, torch):
+        x = T.nn.Parameter(T.ones(3))
+        opt = T.optim.LBFGS([x], tolerance_grad=-math.inf)
+        assert float(opt.step(lambda: T.tensor([10.0]))) == 10 and x.tolist() == [1, 1, 1]
+
+
 def test_lbfgs_finds_the_minimum_and_needs_a_closure():
     x = ampc.nn.Parameter(ampc.tensor([0.2, 1.0, 2.0, 0.5], dtype=ampc.float64))
     opt = ampc.optim.LBFGS([x], line_search_fn="strong_wolfe", max_iter=200, tolerance_change=1e-14)
