@@ -315,7 +315,8 @@ def test_lbfgs_takes_a_gradient_of_zeros(torch):
     for T in (ampc, torch):
         x = T.nn.Parameter(T.ones(3))
         opt = T.optim.LBFGS([x], tolerance_grad=-math.inf)
-        assert float(opt.step(lambda: T.tensor([10.0]))) == 10 and x.tolist() == [1, 1, 1]
+        loss = T.tensor([10.0])
+        assert float(opt.step(lambda loss=loss: loss)) == 10 and x.tolist() == [1, 1, 1]
 
 
 def test_lbfgs_finds_the_minimum_and_needs_a_closure():
