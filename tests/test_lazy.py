@@ -105,6 +105,14 @@ def test_lazy_layers_without_a_part():
         ampc.nn.LazyConv1d(4, 1)(ampc.ones(6))
 
 
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_the_first_call_may_give_forwards_other_arguments(torch, dims):
+    size = [10] * dims
+    for T in (ampc, torch):
+        layer = getattr(T.nn, f"LazyConvTranspose{dims}d")(2, 3, stride=2)
+        assert list(layer(T.ones(1, 2, *[4] * dims), output_size=size).shape) == [1, 2, *size]
+
+
 def test_training_begins_after_the_first_input():
     model = ampc.nn.Sequential(ampc.nn.LazyLinear(8), ampc.nn.ReLU(), ampc.nn.LazyBatchNorm1d(), ampc.nn.LazyLinear(1))
     optimizer = ampc.optim.Adam(model.parameters(), 0.05)

@@ -198,6 +198,30 @@ def test_embedding_bag(torch):
     assert nn.EmbeddingBag.from_pretrained(table, mode="max")(ampc.tensor([[0, 3]])).tolist() == [table[[0, 3]].max(0).values.tolist()]
 
 
+def test_embeddings_of_integers(torch):
+    for T in (ampc, torch):
+        layer = T.nn.Embedding.from_pretrained(T.tensor([[1, 2], [3, 4]]))
+        got = layer(T.tensor([1, 0]))
+        assert got.dtype is T.int64 and got.tolist() == [[3, 4], [1, 2]] and not layer.weight.requires_grad
+
+
+@pytest.mark.parametrize("kind, options", [(RuntimeError, {"padding_idx": 4}), (RuntimeError, {"padding_idx": -5}),
+                                           (ValueError, {"mode": "sum", "per_sample_weights": [1.0]}),
+                                           (ValueError, {"mode": "sum", "per_sample_weights": [1.0] * 6})])
+def test_what_bags_cannot_be_made_of(torch, kind, options):
+    for T in (ampc, torch):
+        given = {k: T.tensor(v) if isinstance(v, list) else v for k, v in options.items()}
+        with pytest.raises(kind, match="padding_idx|per_sample_weights"):
+            T.nn.functional.embedding_bag(T.tensor([[1, 3, 2], [0, 2, 1]]), T.ones(4, 3), **given)
+
+
+@pytest.mark.parametrize("name", ["kaiming_normal_", "kaiming_uniform_"])
+def test_initial_values_of_nothing_are_a_warning(torch, name):
+    for T in (ampc, torch):
+        with pytest.warns(UserWarning, match="element"):
+            assert tuple(getattr(T.nn.init, name)(T.empty(0, 1)).shape) == (0, 1)
+
+
 def test_embedding_bag_counts_in_16_bits():
     """The counts of 16-bit bags are exact; of equal largest values the first gets the gradient, and none of a padding."""
     table = ampc.ones(3, 2, dtype=ampc.bfloat16) * 1.5

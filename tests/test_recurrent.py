@@ -197,3 +197,14 @@ def test_packing(torch):
     assert padded.shape == (4, 6, 2) and lengths.tolist() == [2, 4, 1, 4] and float(padded[2, 1:].min()) == 7.0
     half = mine.half()
     assert half.data.dtype is ampc.float16 and half.batch_sizes is mine.batch_sizes and mine.to(ampc.float64) is mine
+
+
+@pytest.mark.parametrize("cast", ["byte", "char", "short", "int", "long", "half", "float", "double"])
+def test_casts_of_packed_sequences(torch, cast):
+    kinds = []
+    for T in (ampc, torch):
+        packed = T.nn.utils.rnn.pack_sequence([T.ones(2), T.ones(3)], enforce_sorted=False)
+        got = getattr(packed, cast)()
+        assert got.sorted_indices.tolist() == [1, 0] and got.data.tolist() == [1] * 5
+        kinds.append(str(got.data.dtype).split(".")[-1])
+    assert kinds[0] == kinds[1]

@@ -35,6 +35,9 @@ SCHEDULES = {
     "cyclic by a function": lambda S, o: S.CyclicLR(o, 0.1, 1.0, 3, scale_fn=lambda n: 1 / (1 + n), scale_mode="iterations"),
     "sequence": lambda S, o: S.SequentialLR(o, [S.LinearLR(o, 0.1, total_iters=4), S.CosineAnnealingLR(o, 6), S.ExponentialLR(o, 0.5)], milestones=[4, 10]),
     "constant, then steps": lambda S, o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 3), S.StepLR(o, 2)], milestones=[3]),
+    "chain, then steps": lambda S, o: S.SequentialLR(o, [S.ChainedScheduler([S.LinearLR(o, 0.1, total_iters=5), S.ConstantLR(o, 0.1, 5)]), S.StepLR(o, 2)], milestones=[5]),
+    "sequence in a sequence": lambda S, o: S.SequentialLR(o, [S.SequentialLR(o, [S.LinearLR(o, 0.1), S.StepLR(o, 2)], milestones=[3]), S.StepLR(o, 3)], milestones=[8]),
+    "sequence with restarts": lambda S, o: S.SequentialLR(o, [S.LinearLR(o, 0.1), S.CosineAnnealingWarmRestarts(o, 3)], milestones=[4]),
     "chain": lambda S, o: S.ChainedScheduler([S.ConstantLR(o, 0.5, 3), S.ExponentialLR(o, 0.9), S.CosineAnnealingLR(o, 8)]),
 }
 
@@ -50,7 +53,7 @@ def test_rates_are_torchs(torch, name):
         schedule = SCHEDULES[name](T.optim.lr_scheduler, opt)
         rows = [rates(opt)]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's, of step(epoch) within SequentialLR
+            warnings.simplefilter("ignore")  # torch's, of a sequence in a sequence
             for _ in range(19):
                 opt.step()
                 schedule.step()
@@ -174,6 +177,68 @@ def test_restarts_take_fractions(torch):
     assert np.allclose(seen[0], seen[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["step", "milestones", "constant", "linear", "exponential", "polynomial", "cosine"])
+def test_an_epoch_gives_torchs_rates_and_a_warning(torch, name):
+    seen = []
+    for T, opt in both(torch):
+        schedule = SCHEDULES[name](T.optim.lr_scheduler, opt)
+        opt.step()
+        for epoch in (5, 0, 2, 11):
+            with pytest.warns(UserWarning, match="epoch"):
+                schedule.step(epoch)
+            seen.append(rates(opt))
+    assert np.allclose(seen[:4], seen[4:], rtol=1e-12, atol=1e-15)
+
+
+def test_a_plateau_warns_of_an_epoch_too(torch):
+    for T, opt in both(torch):
+        schedule = T.optim.lr_scheduler.ReduceLROnPlateau(opt)
+        with pytest.warns(UserWarning, match="epoch"):
+            schedule.step(1.0, 7)
+        assert schedule.last_epoch == 7
+
+
+def test_schedules_of_other_packages_find_torchs_names(torch):
+    for T, opt in both(torch):
+        class Own(T.optim.lr_scheduler.LRScheduler):
+            within = []
+
+            def get_lr(self):
+                self.within.append(self._get_lr_called_within_step)
+                return self.base_lrs
+
+            def _get_closed_form_lr(self):
+                return [base * self.last_epoch for base in self.base_lrs]
+
+        schedule = Own(opt)
+        opt.step()
+        before = [base * 3 for base in schedule.base_lrs]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the epoch
+            schedule.step(3)
+        assert schedule.get_last_lr() == before and not schedule._get_lr_called_within_step
+        schedule.get_lr()
+        assert Own.within == [True, False]
+
+
+@pytest.mark.parametrize("make", [lambda T, o, v: T.optim.lr_scheduler.CyclicLR(o, v[0], v[1], base_momentum=v[2], max_momentum=v[3]),
+                                  lambda T, o, v: T.optim.lr_scheduler.OneCycleLR(o, v[1], 10, base_momentum=v[2], max_momentum=v[3]),
+                                  lambda T, o, v: T.optim.swa_utils.SWALR(o, v[1])], ids=["cyclic", "one cycle", "swa"])
+def test_tensors_that_options_are_given_as_stay_the_callers(torch, make):
+    seen = []
+    for T in (ampc, torch):
+        given = [T.tensor(v, dtype=T.float64) for v in (0.1, 0.2, 0.8, 0.9)]
+        opt = T.optim.SGD([T.nn.Parameter(T.ones(1))], lr=given[0], momentum=0.5)
+        schedule = make(T, opt, given)
+        for value in given[1:]:
+            value.mul_(0.5)
+        for _ in range(4):
+            opt.step()
+            schedule.step()
+            seen.append([float(opt.param_groups[0][k]) for k in ("lr", "momentum")])
+    assert np.allclose(seen[:4], seen[4:], rtol=1e-9)
+
+
 def test_errors_and_warnings():
     S, opt = ampc.optim.lr_scheduler, ampc.optim.SGD([ampc.nn.Parameter(ampc.ones(1))], lr=0.1)
     with pytest.raises(TypeError, match="expected an Optimizer, got int"):
@@ -244,6 +309,14 @@ def test_lbfgs_walks_as_torchs(torch, options):
             opt.step(closure)
         seen.append((len(calls), np.concatenate([x.detach().cpu().numpy(), y.detach().cpu().numpy().ravel(), [opt.state[x]["n_iter"], opt.state[x]["func_evals"]]])))
     assert seen[0][0] == seen[1][0] and np.allclose(seen[0][1], seen[1][1], rtol=1e-6, atol=1e-9)
+
+
+def test_lbfgs_takes_a_gradient_of_zeros(torch):
+    for T in (ampc, torch):
+        x = T.nn.Parameter(T.ones(3))
+        opt = T.optim.LBFGS([x], tolerance_grad=-math.inf)
+        loss = T.tensor([10.0])
+        assert float(opt.step(lambda loss=loss: loss)) == 10 and x.tolist() == [1, 1, 1]
 
 
 def test_lbfgs_finds_the_minimum_and_needs_a_closure():

@@ -80,6 +80,15 @@ class PackedSequence(_Packed):
     def int(self) -> PackedSequence:
         return self.to(_C.int32)
 
+    def short(self) -> PackedSequence:
+        return self.to(_C.int16)
+
+    def char(self) -> PackedSequence:
+        return self.to(_C.int8)
+
+    def byte(self) -> PackedSequence:
+        return self.to(_C.uint8)
+
 
 def invert_permutation(permutation: Optional[Tensor]) -> Optional[Tensor]:
     """The order that undoes ``permutation``; None for None."""

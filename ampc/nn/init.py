@@ -131,6 +131,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 def kaiming_uniform_(tensor: Tensor, a: Any = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """He et al. 2015, uniform."""
     if tensor.numel() == 0:
+        warn(f"kaiming_uniform_: a tensor of shape {list(tensor.shape)} has no elements to initialize")
         return tensor
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / _fan(tensor, mode))
     return tensor.uniform_(-bound, bound, generator=generator)
@@ -140,6 +141,7 @@ def kaiming_uniform_(tensor: Tensor, a: Any = 0, mode: str = "fan_in", nonlinear
 def kaiming_normal_(tensor: Tensor, a: Any = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """He et al. 2015, normal."""
     if tensor.numel() == 0:
+        warn(f"kaiming_normal_: a tensor of shape {list(tensor.shape)} has no elements to initialize")
         return tensor
     return tensor.normal_(0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator=generator)
 

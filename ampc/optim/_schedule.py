@@ -15,7 +15,7 @@ NOT_STATE = ("optimizer", "_seen")  # the second: this process's counts
 
 class LRScheduler:
     """Base of the schedulers. A subclass defines ``get_lr()``, a rate for every group at ``self.last_epoch``; and, where the rates
-    of any epoch can be told at once, ``_closed_form()``.
+    of any epoch can be told at once, ``_get_closed_form_lr()``.
 
     Args:
         optimizer: whose rates are set.
@@ -23,6 +23,7 @@ class LRScheduler:
 
     TypeError for something else than an optimizer; KeyError for groups without ``initial_lr`` where training continues."""
 
+    _get_lr_called_within_step = False  # schedulers of other packages warn by it when get_lr() is called for the last rates
     _is_initial = False  # whether the step under way is the one that a new scheduler makes, which leaves the rates where they are
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -62,13 +63,20 @@ class LRScheduler:
                  "optimizer.step() first")
         self._report_skips()
         self._step_count += 1
-        if epoch is None:
-            self.last_epoch += 1
-            self._set(self.get_lr())
-        else:
-            self.last_epoch = epoch
-            closed = getattr(self, "_closed_form", None)
-            self._set(closed() if closed is not None else self.get_lr())
+        if epoch is not None:
+            warn_of_epoch(type(self).__name__)
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch: Optional[int] = None) -> None:
+        """Sets the rates of the next epoch, or of ``epoch``."""
+        closed = None if epoch is None else getattr(self, "_get_closed_form_lr", None)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        self._get_lr_called_within_step = True
+        try:
+            rates = self.get_lr() if closed is None else closed()
+        finally:
+            self._get_lr_called_within_step = False
+        self._set(rates)
 
     def _report_skips(self) -> None:
         """Going on is premature where a scaler has left out every step since it last did."""
@@ -110,11 +118,16 @@ def need_optimizer(name: str, optimizer: Any) -> Optimizer:
     return optimizer
 
 
+def warn_of_epoch(name: str) -> None:
+    """The epoch of step() is deprecated, as in torch."""
+    warn(f"{name}.step: its epoch is deprecated; call step() without it, which goes on by one")
+
+
 def per_group(name: str, what: str, values: Any, optimizer: Optimizer) -> list:
-    """A value for every group, from one or a list of them. TypeError for something else than an optimizer."""
+    """A value for every group, from one or a list of them; of Tensors copies, which stay when the rates change in place. TypeError for
+    something else than an optimizer."""
     n = len(need_optimizer(name, optimizer).param_groups)
-    if not isinstance(values, (list, tuple)):
-        return [values] * n
-    if len(values) != n:
-        raise ValueError(f"{name}: `{what}` has {len(values)} values for {n} parameter groups")
-    return list(values)
+    each = list(values) if isinstance(values, (list, tuple)) else [values] * n
+    if len(each) != n:
+        raise ValueError(f"{name}: `{what}` has {len(each)} values for {n} parameter groups")
+    return [value.clone() if isinstance(value, Tensor) else value for value in each]

@@ -181,7 +181,7 @@ class LBFGS(Optimizer):
             if not fresh:
                 self._remember(state, grad, group["history_size"])
             d = grad.neg() if fresh else self._direction(grad, state["old_stps"], state["old_dirs"], state["ro"], state["H_diag"])
-            t = min(1.0, 1.0 / grad.abs().sum().item()) * group["lr"] if fresh else group["lr"]
+            t = group["lr"] / max(1.0, grad.abs().sum().item()) if fresh else group["lr"]
             state["d"], state["t"], state["prev_flat_grad"], before, slope = d, t, grad, loss, grad.dot(d).item()
             if slope > -group["tolerance_change"]:
                 break

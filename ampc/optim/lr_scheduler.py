@@ -18,7 +18,7 @@ from .._messages import checks as _checks
 from .._names.missing import absent_from
 from ._cycles import CyclicLR as CyclicLR
 from ._cycles import OneCycleLR as OneCycleLR
-from ._schedule import LRScheduler, per_group
+from ._schedule import LRScheduler, per_group, warn_of_epoch
 from .optimizer import Optimizer
 
 _LRScheduler = LRScheduler  # torch's older name, from which schedulers of other packages derive
@@ -66,7 +66,7 @@ class StepLR(LRScheduler):
     def get_lr(self) -> List[float]:
         return self._times(self.gamma if self.last_epoch and self.last_epoch % self.step_size == 0 else 1.0)
 
-    def _closed_form(self) -> List[float]:
+    def _get_closed_form_lr(self) -> List[float]:
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
 
 
@@ -80,7 +80,7 @@ class MultiStepLR(LRScheduler):
     def get_lr(self) -> List[float]:
         return self._times(self.gamma ** self.milestones[self.last_epoch])
 
-    def _closed_form(self) -> List[float]:
+    def _get_closed_form_lr(self) -> List[float]:
         return [base * self.gamma ** bisect_right(sorted(self.milestones.elements()), self.last_epoch) for base in self.base_lrs]
 
 
@@ -98,7 +98,7 @@ class ConstantLR(LRScheduler):
             return self._times(self.factor)
         return self._times(1 / self.factor if self.last_epoch == self.total_iters else 1.0)
 
-    def _closed_form(self) -> List[float]:
+    def _get_closed_form_lr(self) -> List[float]:
         return [base * (self.factor if self.last_epoch < self.total_iters else 1.0) for base in self.base_lrs]
 
 
@@ -125,7 +125,7 @@ class LinearLR(LRScheduler):
             return self._now()
         return self._times(self._factor(self.last_epoch) / self._factor(self.last_epoch - 1))
 
-    def _closed_form(self) -> List[float]:
+    def _get_closed_form_lr(self) -> List[float]:
         return [base * self._factor(self.last_epoch) for base in self.base_lrs]
 
 
@@ -139,7 +139,7 @@ class ExponentialLR(LRScheduler):
     def get_lr(self) -> List[float]:
         return self._times(1.0 if self._is_initial else self.gamma)
 
-    def _closed_form(self) -> List[float]:
+    def _get_closed_form_lr(self) -> List[float]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
@@ -158,7 +158,7 @@ class PolynomialLR(LRScheduler):
             return self._now()
         return self._times((self._left(self.last_epoch) / self._left(self.last_epoch - 1)) ** self.power)
 
-    def _closed_form(self) -> List[float]:
+    def _get_closed_form_lr(self) -> List[float]:
         return [base * self._left(self.last_epoch) ** self.power for base in self.base_lrs]
 
 
@@ -180,7 +180,7 @@ class CosineAnnealingLR(LRScheduler):
         ratio = self._height(self.last_epoch) / self._height(self.last_epoch - 1)
         return [self.eta_min + (rate - self.eta_min) * ratio for rate in self._now()]
 
-    def _closed_form(self) -> List[float]:
+    def _get_closed_form_lr(self) -> List[float]:
         return [self.eta_min + (base - self.eta_min) * self._height(self.last_epoch) for base in self.base_lrs]
 
 
@@ -234,6 +234,14 @@ class _OfSchedulers(LRScheduler):
                 raise ValueError(f"{name}: scheduler {i} has another optimizer")
         self._schedulers = list(schedulers)
 
+    def _undo_first_step(self) -> None:
+        """Of each scheduler in it: it has made its first step when it was made, and will make it in its turn."""
+        for s in self._schedulers:
+            if isinstance(s, _OfSchedulers):
+                s._undo_first_step()
+            else:
+                s.last_epoch -= 1
+
     def _step_members(self) -> None:
         raise NotImplementedError
 
@@ -262,8 +270,7 @@ class SequentialLR(_OfSchedulers):
         self._milestones, self.last_epoch = list(milestones), last_epoch + 1
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
-        for s in self._schedulers:  # each has made its first step when it was made; those are to come
-            s.last_epoch -= 1
+        self._undo_first_step()
         self._schedulers[0]._initial_step()
         self._last_lr = self._schedulers[0].get_last_lr()
 
@@ -271,7 +278,7 @@ class SequentialLR(_OfSchedulers):
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         current = self._schedulers[i]
-        current.step(0) if i > 0 and self._milestones[i - 1] == self.last_epoch else current.step()
+        current._update_lr(0) if i > 0 and self._milestones[i - 1] == self.last_epoch else current.step()
         self._last_lr = current.get_last_lr()
 
 
@@ -340,6 +347,8 @@ class ReduceLROnPlateau(LRScheduler):
         """Notes the epoch's metric, a number or a Tensor of one, and lowers the rates where it is time."""
         current = float(metrics)
         announce.metric_given(current)
+        if epoch is not None:
+            warn_of_epoch("ReduceLROnPlateau")
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current, self.best):
             self.best, self.num_bad_epochs = current, 0

@@ -79,6 +79,12 @@ static int check_bag_shapes(T const *in, const ac_attrs_embedding_bag *a) {
     if (!ac_is_floating(weight->dtype))
         return ac_fail(AC_RUNTIME, "embedding_bag: the weight must be floating point, got %s",
                        ac_dtypes[weight->dtype].name);
+    if (a->padding_idx != AC_ABSENT && (a->padding_idx < -weight->shape[0] || a->padding_idx >= weight->shape[0]))
+        return ac_fail(AC_RUNTIME, "embedding_bag: `padding_idx` %" PRId64 " is outside a table of %" PRId64 " rows",
+                       a->padding_idx, weight->shape[0]);
+    if (in[3] && !ac_same_shape(in[3], x))
+        return ac_fail(AC_VALUE, "embedding_bag: `per_sample_weights` must have the input's shape %s, got %s",
+                       ac_shape_text(x, xt), ac_shape_text(in[3], wt));
     if (x->ndim == 2 && offsets) return ac_fail(AC_VALUE, "embedding_bag: offsets go with 1-d input");
     if (x->ndim == 1 && !offsets)
         return ac_fail(AC_VALUE, "embedding_bag: expected input [B, n], or [n] with offsets; got shape %s",
@@ -175,8 +181,8 @@ COMPOSE(embedding_bag) {
     T flat = ac_c_flat(s, in[0]), bag = bag_of(s, in[0], in[2], a->include_last_offset, &bags);
     ac_attrs_padding none = {-1, 0};
     T rows = ac_c_call(s, AC_OP_embedding, &none, 2, weight, flat);
-    if (a->padding_idx != AC_ABSENT && weight->shape[0]) {
-        int64_t row = (a->padding_idx % weight->shape[0] + weight->shape[0]) % weight->shape[0];
+    if (a->padding_idx != AC_ABSENT) {
+        int64_t row = a->padding_idx + (a->padding_idx < 0 ? weight->shape[0] : 0);
         counted = BIN(ne, flat, NUM((double)row));
         rows = WHERE(ac_c_unsqueeze(s, counted, 1), rows, REAL(0));
     }

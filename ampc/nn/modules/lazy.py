@@ -99,8 +99,8 @@ class _Lazy(LazyModuleMixin):
         if not self.has_uninitialized_params() and getattr(self, self._size):
             super().reset_parameters()  # type: ignore[misc]
 
-    def initialize_parameters(self, input: Tensor) -> None:
-        """Takes the size of the input."""
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Takes the size of the input; forward's other arguments, such as ``output_size``, have none to give."""
         setattr(self, self._size, self._size_of(input))
         waiting = self._waiting()
         for name, t in waiting.items():

@@ -16,7 +16,7 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 class _Table(Module):
     def _setup(self, rows: int, width: int, padding_idx: Optional[int], max_norm: Any, norm_type: float, scale_grad_by_freq: bool, sparse: bool,
-               weight: Optional[Tensor], device: Any, dtype: Any) -> None:
+               weight: Optional[Tensor], freeze: bool, device: Any, dtype: Any) -> None:
         Module.__init__(self)
         if sparse:
             raise NotImplementedError(f"{type(self).__name__}: sparse=True needs sparse gradients, which are not in ampc; leave it out")
@@ -26,7 +26,7 @@ class _Table(Module):
                 raise AssertionError(f"{type(self).__name__}: `padding_idx` {padding_idx} is outside a table of {rows} rows")
             padding_idx %= rows
         self.num_embeddings, self.embedding_dim, self.padding_idx = rows, width, padding_idx
-        self.weight = Parameter(make.empty(rows, width, device=device, dtype=dtype) if weight is None else weight)
+        self.weight = Parameter(make.empty(rows, width, device=device, dtype=dtype) if weight is None else weight, not freeze)
         if weight is None:
             self.reset_parameters()
 
@@ -57,8 +57,7 @@ class Embedding(_Table):
                  _freeze: bool = False, device: Any = None, dtype: Any = None) -> None:
         if _weight is not None and list(_weight.shape) != [num_embeddings, embedding_dim]:
             raise AssertionError(f"Embedding: `_weight` of shape {list(_weight.shape)} is not [{num_embeddings}, {embedding_dim}]")
-        self._setup(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, device, dtype)
-        self.weight.requires_grad = not _freeze
+        self._setup(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, _freeze, device, dtype)
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: Optional[int] = None, max_norm: Any = None,
@@ -82,7 +81,7 @@ class EmbeddingBag(_Table):
                  padding_idx: Optional[int] = None, device: Any = None, dtype: Any = None) -> None:
         if scale_grad_by_freq:
             raise NotImplementedError("EmbeddingBag: scale_grad_by_freq is not in ampc; Embedding has it")
-        self._setup(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, device, dtype)
+        self._setup(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, False, device, dtype)
         self.mode, self.include_last_offset = mode, include_last_offset
 
     @classmethod
