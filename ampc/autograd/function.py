@@ -112,6 +112,8 @@ class Function(FunctionCtx):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs forward and records it."""
+        if cls.setup_context is not None:
+            args, kwargs = _with_defaults(cls.forward, args, kwargs), {}
         ctx = cls()
         ctx._name = cls.__name__
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
@@ -190,13 +192,51 @@ class Function(FunctionCtx):
                           "torch.amp.custom_fwd(device_type=...) and its backward with torch.amp.custom_bwd(device_type=...), and both run alike",)
 
 
+def _with_defaults(forward: Callable, args: tuple, kwargs: dict) -> tuple:
+    """All arguments of forward by position, with the defaults of those that are left out: setup_context gets each of them."""
+    code, defaults = getattr(forward, "__code__", None), getattr(forward, "__defaults__", None)
+    if not kwargs and (not defaults or code is None or len(args) == code.co_argcount):
+        return args
+    import inspect
+
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args
+
+
+class _Twice(Function):
+    """Passes gradients on whose own gradient is not defined: to ask for it is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, *grads: Tensor) -> Any:
+        return grads
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError("backward through a backward that is marked with once_differentiable: its own gradient is not defined; "
+                           "write that backward with differentiable operations, and leave the mark out")
+
+
 def once_differentiable(f: Callable) -> Callable:
-    """A backward whose own gradient is not defined."""
+    """A backward whose own gradient is not defined: a second backward through it is a RuntimeError."""
     import functools
 
     @functools.wraps(f)
     def wrapped(ctx: Any, *args: Any) -> Any:
         with no_grad():
-            return f(ctx, *args)
+            given = f(ctx, *args)
+        if not _C.is_grad_enabled() or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return given
+        every = given if isinstance(given, tuple) else (given,)
+        marked = iter(_Twice.apply(*(_stand_in(g) for g in every if g is not None)))
+        every = tuple(None if g is None else next(marked) for g in every)
+        return every if isinstance(given, tuple) else every[0]
 
     return wrapped
+
+
+def _stand_in(grad: Tensor) -> Tensor:
+    """A leaf that nobody else knows."""
+    leaf = grad.detach().requires_grad_()
+    leaf._stands_in = True  # type: ignore[attr-defined]
+    return leaf

@@ -67,6 +67,7 @@ def _settled(values: Sequence[Tensor], create_graph: bool) -> List[Tensor]:
     return [v if create_graph else v.detach() for v in values]
 
 
+@enable_grad()
 def vjp(func: Callable[..., Any], inputs: Tensors, v: Any = None, create_graph: bool = False, strict: bool = False) -> Tuple[Any, Any]:
     """(func's outputs, v times the Jacobian)."""
     leaves = _leaves(inputs, create_graph)
@@ -75,6 +76,7 @@ def vjp(func: Callable[..., Any], inputs: Tensors, v: Any = None, create_graph: 
     return _shaped(_settled(outputs, create_graph), one), _shaped(_settled(found, create_graph), isinstance(inputs, Tensor))
 
 
+@enable_grad()
 def jvp(func: Callable[..., Any], inputs: Tensors, v: Any = None, create_graph: bool = False, strict: bool = False) -> Tuple[Any, Any]:
     """(func's outputs, the Jacobian times v), by differentiating the vjp with respect to its weights."""
     leaves = _leaves(inputs, create_graph)
@@ -88,6 +90,7 @@ def jvp(func: Callable[..., Any], inputs: Tensors, v: Any = None, create_graph: 
     return _shaped(_settled(outputs, create_graph), one), _shaped(_settled(found, create_graph), one)
 
 
+@enable_grad()
 def jacobian(func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
              strategy: str = "reverse-mode") -> Any:
     """The derivative of each output by each input, [*output shape, *input shape]; a row at a time, with ``vectorize``, too."""
@@ -141,6 +144,7 @@ def hessian(func: Callable[..., Any], inputs: Tensors, create_graph: bool = Fals
     return table[0][0] if isinstance(inputs, Tensor) else table
 
 
+@enable_grad()
 def vhp(func: Callable[..., Any], inputs: Tensors, v: Any = None, create_graph: bool = False, strict: bool = False) -> Tuple[Any, Any]:
     """(func's number, v times the Hessian)."""
     leaves = _leaves(inputs, create_graph)

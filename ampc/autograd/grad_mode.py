@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, overload
 
 from .. import _C
+from .._messages.callers import warn
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,7 +27,7 @@ class ContextDecorator(_C.GradScope):
 
     def __call__(self, f: F) -> F:
         if isinstance(f, type):
-            raise TypeError(f"{type(self).__name__} decorates functions; decorate the methods of {f.__name__} one by one")
+            return self._wrap_class(f)
         code = getattr(getattr(f, "__func__", f), "__code__", None)
         if code is not None and code.co_flags & _GENERATOR:
             return self._wrap_generator(f)
@@ -44,18 +45,29 @@ class ContextDecorator(_C.GradScope):
         @functools.wraps(f)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             body = f(*args, **kwargs)
-            sent: Any = None
+            step, given = body.send, None
             try:
                 while True:
                     with self.clone():
-                        value = body.send(sent)
-                    sent = yield value
+                        value = step(given)
+                    try:
+                        step, given = body.send, (yield value)
+                    except GeneratorExit:
+                        with self.clone():
+                            body.close()
+                        raise
+                    except BaseException as error:
+                        step, given = body.throw, error
             except StopIteration as stop:
                 return stop.value
-            finally:
-                body.close()
 
         return wrapped
+
+    def _wrap_class(self, cls: Any) -> Any:
+        """A function that makes objects of the class, as torch has it: the mode holds while one is made, not in its methods."""
+        warn(f"{type(self).__name__}: to decorate a class is deprecated, and the mode holds while an object is made, not in its methods; "
+             f"decorate __init__ or the methods of {cls.__name__} that it is meant for", FutureWarning)
+        return self(functools.wraps(cls, updated=())(lambda *args, **kwargs: cls(*args, **kwargs)))
 
 
 class _PlainDecorator(ContextDecorator):

@@ -234,6 +234,7 @@ static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create
     if (m->hooks) {
         ac_tensor *hooked = ac_tensor_retain(g);
         int failed = ac_grad_hooks.run_hooks(m->hooks, &hooked, 1);
+        if (!failed) failed = ac_grad_hooks.before_node(m->hooks, &hooked, 1);
         if (failed) {
             ac_tensor_clear(&hooked);
             return -1;
@@ -375,7 +376,10 @@ static int run_task(engine *e, task *t) {
         if (failed) { /* fall through to the clearing */
         } else if (captures && !t->leads_on) capture(e, t, grads);
         else if (n->is_accumulator) failed = accumulate(n, grads[0], &e->pass, e->args->create_graph);
-        else if (t->leads_on) failed = run_formula(e, n, grads);
+        else {
+            if (n->hooks) failed = ac_grad_hooks.before_node(n->hooks, grads, n->n_out);
+            if (!failed && t->leads_on) failed = run_formula(e, n, grads);
+        }
     }
     for (int i = 0; i < n->n_out; i++) ac_tensor_clear(&grads[i]);
     return failed;

@@ -16,8 +16,8 @@ static int free_nothing(void *context) { return (void)context, 0; }
 static int after_no_node(void *hooks, ac_tensor **given, int n_in, ac_tensor *const *grads, int n_out) {
     return (void)hooks, (void)given, (void)n_in, (void)grads, (void)n_out, 0;
 }
-ac_autograd_hooks ac_grad_hooks = {drop_nothing,   run_no_hooks, after_nothing, after_no_node, pack_nothing,
-                                   unpack_nothing, free_nothing, NULL,          NULL};
+ac_autograd_hooks ac_grad_hooks = {drop_nothing, run_no_hooks,   run_no_hooks, after_nothing, after_no_node,
+                                   pack_nothing, unpack_nothing, free_nothing, NULL,          NULL};
 
 _Thread_local ac_grad_mode ac_mode;
 

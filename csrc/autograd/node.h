@@ -69,8 +69,10 @@ struct ac_meta {
 /* How Python objects on nodes and notes are called and dropped; set once by csrc/python. */
 typedef struct {
     void (*drop)(void *object);
-    /* Runs the hooks on `grads` (n of them, replaced in place). */
+    /* Runs the hooks of tensors on `grads` (n of them, replaced in place). */
     int (*run_hooks)(void *hooks, ac_tensor **grads, int n);
+    /* The node's own, after those, before it runs. */
+    int (*before_node)(void *hooks, ac_tensor **grads, int n);
     /* After a leaf's gradient was accumulated. */
     int (*after_accumulate)(void *hooks, ac_tensor *leaf);
     /* After a node's formula, on the gradients of its inputs, replaced in place, and of its results. */

@@ -108,26 +108,46 @@ static int run_hooks(void *hooks, ac_tensor **grads, int n) {
         PyObject *entry = PyList_GET_ITEM(list, i);
         long index = PyLong_AsLong(PyTuple_GET_ITEM(entry, 0));
         if (index >= 0 && index < n && grads[index]) failed = run_one(PyTuple_GET_ITEM(entry, 1), &grads[index]);
-        if (index == AC_HOOK_BEFORE_NODE) failed = run_before_node(PyTuple_GET_ITEM(entry, 1), grads, n);
     }
     Py_XDECREF(list);
     return failed;
 }
 
+static int before_node(void *hooks, ac_tensor **grads, int n) {
+    PyObject *list = PyDict_Values(hooks);
+    int failed = list ? 0 : -1;
+    for (Py_ssize_t i = 0; list && !failed && i < PyList_GET_SIZE(list); i++) {
+        PyObject *entry = PyList_GET_ITEM(list, i);
+        if (PyLong_AsLong(PyTuple_GET_ITEM(entry, 0)) == AC_HOOK_BEFORE_NODE)
+            failed = run_before_node(PyTuple_GET_ITEM(entry, 1), grads, n);
+    }
+    Py_XDECREF(list);
+    return failed;
+}
+
+static int run_after_accumulate(PyObject *hook, PyObject *leaf) {
+    PyObject *result;
+    AC_OUTSIDE(result = PyObject_CallFunctionObjArgs(hook, leaf, NULL));
+    int failed = result ? 0 : -1;
+    if (result && result != Py_None) {
+        PyErr_Format(PyExc_RuntimeError, "a post-accumulate hook must return None, got %s", Py_TYPE(result)->tp_name);
+        failed = -1;
+    }
+    Py_XDECREF(result);
+    return failed;
+}
+
+/* A leaf's hooks come before those of its node. */
 static int after_accumulate(void *hooks, ac_tensor *leaf) {
     PyObject *list = PyDict_Values(hooks), *self = list ? ac_wrap_borrowed(leaf) : NULL;
     int failed = self ? 0 : -1;
-    for (Py_ssize_t i = 0; self && !failed && i < PyList_GET_SIZE(list); i++) {
-        PyObject *entry = PyList_GET_ITEM(list, i);
-        long kind = PyLong_AsLong(PyTuple_GET_ITEM(entry, 0));
-        if (kind == AC_HOOK_AFTER_NODE)
-            failed = run_after_node(PyTuple_GET_ITEM(entry, 1), NULL, 0, &leaf->meta->grad, 1);
-        if (kind != AC_HOOK_AFTER_ACCUMULATE) continue;
-        PyObject *result;
-        AC_OUTSIDE(result = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(entry, 1), self, NULL));
-        failed = result ? 0 : -1;
-        Py_XDECREF(result);
-    }
+    for (int of_node = 0; self && of_node < 2; of_node++)
+        for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(list); i++) {
+            PyObject *entry = PyList_GET_ITEM(list, i), *hook = PyTuple_GET_ITEM(entry, 1);
+            long kind = PyLong_AsLong(PyTuple_GET_ITEM(entry, 0));
+            if (kind != (of_node ? AC_HOOK_AFTER_NODE : AC_HOOK_AFTER_ACCUMULATE)) continue;
+            failed = of_node ? run_after_node(hook, NULL, 0, &leaf->meta->grad, 1) : run_after_accumulate(hook, self);
+        }
     Py_XDECREF(self);
     Py_XDECREF(list);
     return failed;
@@ -135,6 +155,7 @@ static int after_accumulate(void *hooks, ac_tensor *leaf) {
 
 void ac_grad_hooks_init(void) {
     ac_grad_hooks.run_hooks = run_hooks;
+    ac_grad_hooks.before_node = before_node;
     ac_grad_hooks.after_accumulate = after_accumulate;
     ac_grad_hooks.after_node = after_node;
 }

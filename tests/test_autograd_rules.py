@@ -1,0 +1,133 @@
+"""Autograd's rules for decorators, hooks, Functions and functional derivatives, where torch has the same."""
+
+import pytest
+
+import ampc
+from ampc.autograd import Function, grad
+
+
+def leaf(*values):
+    return ampc.tensor(list(values), requires_grad=True)
+
+
+def test_a_decorated_generator_meets_what_its_consumer_throws():
+    class Again(Exception):
+        pass
+
+    met = []
+
+    @ampc.no_grad()
+    def numbers():
+        for i in range(3):
+            try:
+                yield i
+            except Again:
+                met.append(ampc.is_grad_enabled())
+            except GeneratorExit:
+                met.append(ampc.is_grad_enabled())
+                raise
+
+    body = numbers()
+    assert next(body) == 0 and body.throw(Again()) == 1 and ampc.is_grad_enabled()
+    body.close()
+    assert met == [False, False] and ampc.is_grad_enabled()
+
+
+def test_a_decorated_class_makes_its_objects_in_the_mode():
+    class Made:
+        def __init__(self):
+            self.first = ampc.is_grad_enabled()
+
+        def now(self):
+            return ampc.is_grad_enabled()
+
+    with pytest.warns(FutureWarning, match="deprecated"):
+        make = ampc.no_grad()(Made)
+    assert isinstance(make(), Made) and not make().first and make().now()
+
+
+def test_setup_context_gets_the_defaults_of_forward():
+    class Power(Function):
+        @staticmethod
+        def forward(x, n=3):
+            return x**n
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, ctx.n = inputs
+            ctx.save_for_backward(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.n * ctx.saved_tensors[0] ** (ctx.n - 1), None
+
+    for made, slope in ((Power.apply, 12), (lambda x: Power.apply(x, 2), 4), (lambda x: Power.apply(x, n=4), 32)):
+        x = leaf(2.0)
+        assert grad(made(x).sum(), x)[0].tolist() == [slope]
+
+
+def test_a_backward_that_is_once_differentiable_refuses_a_second():
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @ampc.autograd.function.once_differentiable
+        def backward(ctx, g):
+            return 2 * ctx.saved_tensors[0] * g
+
+    x = leaf(3.0)
+    slope, = grad((Square.apply(x) ** 2).sum(), x, create_graph=True)
+    assert slope.tolist() == [108] and slope.requires_grad
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
+
+
+def test_hooks_of_a_tensor_come_before_those_of_its_node():
+    order = []
+
+    def note(what, factor):
+        def hook(g):
+            order.append(what)
+            return tuple(factor * each for each in g) if isinstance(g, tuple) else factor * g
+        return hook
+
+    x = leaf(1.0)
+    y = x.clone()
+    y.grad_fn.register_prehook(note("node", 2))
+    y.register_hook(note("tensor", 3))
+    accumulator = y.grad_fn.next_functions[0][0]
+    accumulator.register_hook(lambda given, grads: order.append("after node"))
+    accumulator.register_prehook(note("leaf's node", 5))
+    x.register_hook(note("leaf", 7))
+    x.register_post_accumulate_grad_hook(lambda p: order.append("after leaf"))
+    y.sum().backward(retain_graph=True)
+    assert order == ["tensor", "node", "leaf", "leaf's node", "after leaf", "after node"] and x.grad.tolist() == [210]
+    order.clear()
+    assert grad(y.sum(), x, retain_graph=True)[0].tolist() == [42] and order == ["tensor", "node", "leaf"]
+    order.clear()
+    assert grad(y.sum(), y, retain_graph=True)[0].tolist() == [3] and order == ["tensor"]
+    order.clear()
+    y.sum().backward(inputs=(y,))
+    assert order == ["tensor", "node"] and y.grad.tolist() == [3]
+
+
+def test_a_post_accumulate_hook_returns_nothing():
+    x = leaf(1.0)
+    x.register_post_accumulate_grad_hook(lambda p: p.grad)
+    with pytest.raises(RuntimeError, match="must return None"):
+        (2 * x).sum().backward()
+
+
+@pytest.mark.parametrize("what", ["jacobian", "hessian", "jvp", "vjp", "hvp", "vhp"])
+def test_functional_derivatives_with_create_graph_are_recorded_under_no_grad(what):
+    x = leaf(2.0, 3.0)
+    given = (ampc.ones(2),) if what in ("jvp", "hvp", "vhp") else ()
+    with ampc.no_grad():
+        found = getattr(ampc.autograd.functional, what)(lambda t: (t**3).sum(), x, *given, create_graph=True)
+    found = found[-1] if isinstance(found, tuple) else found
+    assert found.requires_grad
+    want = {"jacobian": [12, 18], "vjp": [12, 18], "jvp": [12, 18]}.get(what, [6, 6])
+    assert grad(found.sum(), x)[0].tolist() == want
