@@ -178,7 +178,7 @@ static T reduced(ac_scratch *s, T x, int64_t dim, T index, T src, int64_t how, b
     x = at_least_1d(s, x), index = at_least_1d(s, index), src = at_least_1d(s, src);
     if (!x || !index || !src) return NULL;
     if (index->numel == 0) return ac_c_reshape(s, added_at(s, x, dim, index, src), &shape); /* src takes part */
-    NEED(src = cut(s, "scatter_reduce", src, index));
+    if (!(src = cut(s, "scatter_reduce", src, index))) return NULL;
     if (how == SUM || how == MEAN)
         return ac_c_reshape(s, sum_or_mean(s, x, dim, index, src, how == MEAN, include_self), &shape);
     NEED(check_range(s, index, x->shape[dim]));
