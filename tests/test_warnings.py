@@ -36,6 +36,10 @@ try:
     nn.Sequential(net)(x) #!
 except KeyError:
     pass"""),
+    ("optim/_schedule.py", "its epoch is deprecated", "s = ampc.optim.lr_scheduler.StepLR(opt, 1)\nopt.step()\ns.step(2) #!"),
+    ("autograd/grad_mode.py", "to decorate a class is deprecated", "ampc.no_grad()(type('Own', (), {})) #!"),
+    ("nn/init.py", "kaiming_uniform_: a tensor", "nn.init.kaiming_uniform_(ampc.empty(0, 2)) #!"),
+    ("nn/init.py", "kaiming_normal_: a tensor", "nn.init.kaiming_normal_(ampc.empty(0, 2)) #!"),
     ("nn/init.py", "is the older name of nn.init.uniform_", "nn.init.uniform(x) #!"),
     ("nn/modules/activation.py", "is an old name of `min_val`", "nn.Hardtanh(min_value=0.0) #!"),
     ("_messages/once.py", "as it is: ampc", "ampc._messages.once._said.clear()\nmodel = ampc.compile(net) #!\nmodel = ampc.compile(net)"),
