@@ -355,6 +355,7 @@ RAISED = [
     Known("what an interrupted write has left counts as written", lambda d: d.kind in ("version", "log") and "torch: " in d.message and "ampc: " in d.message),
     Known("the rules of out= are looked at before the operands", lambda d: "out=" in d.step.source and d.kind == "exception" and d.torch is not None and d.ampc is not None),
     Known("torch resizes out= before it reads an operand in the same memory", lambda d: "out=" in d.step.source and (d.kind == "shape" or d.kind == "exception" and d.torch == "IndexError")),
+    Known("an out= that must be resized may not share memory with an operand, whose values torch loses", lambda d: "out=" in d.step.source and d.kind == "exception" and d.torch is None and "shares the memory of an argument" in d.message),
     Known("a missing dimension is told as the shape that is needed, a RuntimeError", both_raise("IndexError", "RuntimeError", r"torch: (Dimension out of range|Dimension specified as -?\d|tuple index out of range).*ampc: .*(needs?|must (have|be)|expected|matrix|does not fit|cannot be multiplied)")),
 ]
 
