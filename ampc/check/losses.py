@@ -11,8 +11,8 @@ from .reader import Script, is_off, name_of, text_of
 from .scope import Scope, scope_of, without_gradients
 
 LOSSES = {"cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy_with_logits",
-          "gaussian_nll_loss",
-          "poisson_nll_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "hinge_embedding_loss", "soft_margin_loss"}
+          "gaussian_nll_loss", "poisson_nll_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss",
+          "hinge_embedding_loss", "soft_margin_loss"}
 MODEL = re.compile(r"\w*(model|net|network|head|encoder|decoder|generator|classifier|backbone)", re.IGNORECASE)
 CRITERION = re.compile(r"(\w*_)?(criterion|criteria|loss_fn|loss_func|loss_function)")
 WIDE = {"float", "double", "to", "type", "softmax", "log_softmax", "exp", "sum", "Softmax", "LogSoftmax", "no_grad"}  # the result may be float32

@@ -189,8 +189,7 @@ typedef struct {
 /* Cross entropy: a row of logits a sample. */
 enum { AC_GPU_LOSSES = 4096 }; /* of samples that a block joins, where there are more than these */
 typedef struct {
-    ac_gpu_rows
-        rows; /* in[0]: logits, in[1]: probabilities, if targets are these; backward, out: the logits' gradient */
+    ac_gpu_rows rows; /* in[0]: logits, in[1]: probabilities or nothing; backward, out: the logits' gradient */
     ac_gpu_classes of;
     ac_gpu_ref loss, g;
     ac_space g_at;

@@ -151,8 +151,7 @@ static T summed_out(ac_scratch *s, T x, labels *l, const label_set *kept) {
     return gone.n && x ? ac_c_sum_over(s, x, &gone, false) : x;
 }
 
-/* x without the dimensions of size 1 that stand for as many as y has, or whose sum over both operands is one product.
- */
+/* x without its dimensions of size 1 that y has in another size, or that the result does not keep. */
 static T without_ones(ac_scratch *s, T x, labels *l, T y, const labels *other, const label_set *kept) {
     ac_attrs_maybe_dims ones = {.dim = {.n = 0}};
     labels left = {0};
