@@ -271,14 +271,6 @@ class DispatchKeySet:
         return key in self._keys
 
 
-# -- __torch_function__, which nothing here asks ------------------------------------------------------------------------
-
-
-def _disabled_torch_function_impl(func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """``func(*args, **kwargs)``"""
-    return func(*args, **(kwargs or {}))
-
-
 # -- how ampc was built ------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -172,46 +171,6 @@ def test_what_cannot_be_says_so():
     with pytest.raises(NotImplementedError, match="cannot be intercepted"), Mode():
         pass
     assert not _python_dispatch.is_in_torch_dispatch_mode() and _python_dispatch._get_current_dispatch_mode() is None
-
-
-def test_a_mode_of_functions_is_told_of_once_and_changes_nothing():
-    """Libraries make modules within one, to leave values out where that is faster."""
-    class Functions(ampc.overrides.TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            raise AssertionError
-
-    with pytest.warns(UserWarning, match="Functions.__torch_function__ is never called"), Functions() as mode:
-        assert isinstance(mode, Functions) and ampc.nn.Linear(2, 2)(ampc.ones(1, 2)).shape == (1, 2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with Functions():
-            pass
-
-
-def test_torch_function_is_refused_where_it_is_defined():
-    with pytest.warns(UserWarning, match="Loud.__torch_function__ is never called"):
-        class Loud(ampc.Tensor):
-            @classmethod
-            def __torch_function__(cls, func, types, args=(), kwargs=None):
-                raise AssertionError
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-
-        class Quiet(ampc.Tensor):
-            pass
-
-        class Disabled(ampc.Tensor):
-            def _disabled_torch_function_impl(self):
-                pass
-
-            __torch_function__ = _disabled_torch_function_impl
-
-    overrides = ampc.overrides
-    assert not overrides.has_torch_function((Loud,)) and overrides.is_tensor_like(ampc.ones(1)) and not overrides.is_tensor_like(3)
-    assert overrides.resolve_name(ampc.add) == "torch.add" and overrides.is_tensor_method_or_property(ampc.Tensor.add_)
-    assert overrides.wrap_torch_function(lambda x: (x,))(abs)(-3) == 3 and overrides.get_overridable_functions() == {}
-    with pytest.raises(TypeError, match="ask has_torch_function first"):
-        overrides.handle_torch_function(ampc.add, (1,))
 
 
 # -- autograd ----------------------------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ trainer.start_epoch()
 trainer.training_step(Loud(), x, x, nn.MSELoss(), opt) #!"""),
     ("_tensor/other_kinds.py", "is never called", """
 class Loud(ampc.Tensor): #!
-    def __torch_function__(self, *args):
+    def __torch_dispatch__(self, *args):
         pass"""),
     ("autograd/variable.py", "volatile` has no effect", "ampc.autograd.Variable(x, volatile=True) #!"),
     ("nn/utils/stateless.py", "older name of func.functional_call", "nn.utils.stateless.functional_call(net, {}, x) #!"),

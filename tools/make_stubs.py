@@ -112,6 +112,7 @@ def python_methods() -> str:
     ops = {r["python"] for r in _C.op_table()} | {r["python"] + "_" for r in _C.op_table() if r["home"] & 4}
     methods = {r["python"] + end for r in _C.op_table() for end, bit in (("", 2), ("_", 4)) if r["home"] & bit}
     for name, value in sorted(vars(_C.Tensor).items()):
+        value = inspect.unwrap(value) if isinstance(value, _C.OverridableFunction) else value
         if name in ("__doc__", "__dict__", "__module__", "__new__", "__hash__") or name in ops and not inspect.isfunction(value):
             continue
         row = name.rstrip("_")
@@ -211,7 +212,10 @@ def core_stub() -> str:
     text += "class NoNumber(TypeError, RuntimeError): ...\n\n\n"
     text += "class NoGPU(RuntimeError, AssertionError): ...\n\n\n"
     text += "class CaptureError(RuntimeError): ...\n\n\n"
-    for scope, entered in (("Scope", "Self"), ("GradScope", "None"), ("AutocastScope", "Self")):
+    text += "class OverridableFunction:\n    def __init__(self, function: Callable[..., Any]) -> None: ...\n"
+    text += "    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...\n\n\n"
+    for scope, entered in (("Scope", "Self"), ("GradScope", "None"), ("AutocastScope", "Self"), ("DisableTorchFunctionSubclass", "Self"),
+                           ("DisableTorchFunction", "Self")):
         fields = "    device: builtins.str\n    fast_dtype: dtype\n    _enabled: builtins.bool\n    _cache_enabled: builtins.bool\n    _policy: Any\n"
         text += f"class {scope}:\n{fields if scope == 'AutocastScope' else ''}    def __enter__(self) -> {entered}: ...\n    def __exit__(self, *exc: object) -> None: ...\n\n\n"
     text += "class StorageBase:\n    _nbytes: builtins.int\n    _room: builtins.int\n    _cdata: builtins.int\n    _address: builtins.int\n"
@@ -226,7 +230,7 @@ def core_stub() -> str:
     text += "    def within(self, text: builtins.str) -> None: ...\n    def share(self, *args: Any) -> None: ...\n"
     text += "".join(f"    def {name}(self, *args: Any) -> builtins.bool: ...\n" for name in ("run", "at_once")) + "\n"
     text += results()
-    text += "class Tensor:\n    def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...\n" + OPERATORS + table_definitions(2, "    ", True) + python_methods() + "\n"
+    text += "class Tensor:\n    def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...\n    __torch_function__: Callable[..., Any]\n" + OPERATORS + table_definitions(2, "    ", True) + python_methods() + "\n"
     text += "_functions: Dict[builtins.str, Callable[..., Any]]\n"
     for name, value in sorted(vars(_C).items()):
         if inspect.isbuiltin(value):
@@ -235,7 +239,7 @@ def core_stub() -> str:
     return text
 
 
-FUNCTIONS = {"get_autocast_dtype": "dtype", "get_default_dtype": "dtype", "promote_types": "dtype", "result_type": "dtype", "from_numpy": "Tensor",
+FUNCTIONS = {"_overrides": "builtins.bool", "_answers": "builtins.bool", "_is_torch_function_enabled": "builtins.bool", "get_autocast_dtype": "dtype", "get_default_dtype": "dtype", "promote_types": "dtype", "result_type": "dtype", "from_numpy": "Tensor",
              "get_num_threads": "builtins.int", "is_grad_enabled": "builtins.bool", "is_inference_mode_enabled": "builtins.bool",
              "weight_copy_bytes": "builtins.int", "is_autocast_cache_enabled": "builtins.bool", "op_table": "List[Dict[builtins.str, Any]]",
              "_make_subclass": "Any", "_tensor_from": "Tensor", "_storage_tensor": "Tensor", "_storage_reach": "builtins.int"}

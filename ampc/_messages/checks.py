@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .. import _C
 from .._C import NoTensor, Tensor, dtype
 from .._tensor.unsupported_dtypes import AbsentDtype
 from .callers import warn
@@ -15,6 +16,8 @@ class NoWord(TypeError, ValueError, NotImplementedError):
     """An argument that must be one of a few words has another type. torch raises a ValueError or NotImplementedError for unknown words, so
     this is one, too."""
 
+
+overriding = False  # whether a class or mode that answers functions (see overrides) may exist, other than by an argument that does not fit
 
 _NONE = type(None)
 _PLAIN: Dict[str, Tuple[type, ...]] = {"Tensor": (Tensor,), "int": (int,), "float": (float, int), "bool": (bool,), "str": (str,), "dtype": (dtype,)}
@@ -144,28 +147,41 @@ def checked(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def g(*args: Any, **kwargs: Any) -> Any:
+        if overriding and _C._overrides(args, kwargs):
+            return _C._override(g, args, kwargs)
         for at, (value, kinds) in enumerate(zip(args, placed)):
             if kinds is not None and (kinds in _INT or not isinstance(value, kinds)):
+                if _C._answers(value):
+                    return _C._override(g, args, kwargs)
                 _check_kind(f.__name__, names[at], value, kinds)
         for name, value in kwargs.items():
             kinds = named.get(name)
             if kinds is not None:
+                if not isinstance(value, kinds) and _C._answers(value):
+                    return _C._override(g, args, kwargs)
                 _check_kind(f.__name__, name, value, kinds)
             elif name in words:
                 return g(*args, **_respelled(f.__name__, kwargs, words))
         return f(*args, **kwargs)
 
+    g._asks_overrides = True  # type: ignore[attr-defined]
     return g
 
 
-def install(module: Dict[str, Any], hot: str = "") -> None:
-    """Adds checks to the public functions that a module defines, except those named in ``hot``.
+def overridable(f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f``, which the class of an argument or a mode may answer, with no other check."""
+    return functools.update_wrapper(_C.OverridableFunction(f), f)
+
+
+def install(module: Dict[str, Any], hot: str = "", internal: str = "") -> None:
+    """Adds checks to the public functions that a module defines. Those named in ``hot`` only ask whether a class or mode answers; those
+    in ``internal``, which no script calls, stay as they are.
 
     Training calls hot functions in every step, where a check would take as long as the call. Their operators check the arguments."""
     made: Dict[int, Any] = {}
-    left_out = hot.split()
+    left_out, plain = hot.split(), internal.split()
     for name, f in list(module.items()):
         own = getattr(f, "__module__", None) == module["__name__"] and hasattr(getattr(f, "__wrapped__", f), "__code__")
-        if own and not name.startswith("_") and name not in left_out:
-            made.setdefault(id(f), (f, checked(f)))
+        if own and not name.startswith("_") and name not in plain:
+            made.setdefault(id(f), (f, overridable(f) if name in left_out else checked(f)))
             module[name] = made[id(f)][1]

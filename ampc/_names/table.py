@@ -60,11 +60,10 @@ is: DispatchKeySet=_library_functions.DispatchKeySet TensorBase=Tensor _TensorBa
     _LinAlgError=linalg.LinAlgError Generator=Generator default_generator=default_generator memory_format=memory_format
     layout=layout device=device Size=Size
     _get_accelerator=_library_functions._get_accelerator _get_default_device=_library_functions._get_default_device
-    _disabled_torch_function_impl=_library_functions._disabled_torch_function_impl
 enum: DispatchKey(CPU CUDA Meta Autograd AutogradCPU AutogradCUDA AutocastCPU AutocastCUDA AutocastXPU CompositeExplicitAutograd
     CompositeImplicitAutograd BackendSelect Python Functionalize)
 class: Graph Value Block ScriptObject ScriptFunction ScriptModule FunctionSchema Argument Type TensorType ListType Tag
-around: DisableTorchFunctionSubclass DisableTorchFunction _ExcludeDispatchKeyGuard _AutoDispatchBelowAutograd _DisableTorchDispatch _DisableFuncTorch
+around: _ExcludeDispatchKeyGuard _AutoDispatchBelowAutograd _DisableTorchDispatch _DisableFuncTorch
 gives False: _are_functorch_transforms_active _cuda_isInBadFork _jit_can_fuse_on_cpu _jit_can_fuse_on_gpu _is_tracing _has_mkldnn
 gives None: _get_tracing_state
 gives 'privateuseone': _get_privateuse1_backend_name
@@ -316,9 +315,7 @@ class: PackageExporter PackageImporter
 error: PackagingError EmptyMatchError
 
 [torch.overrides]
-ampc does not ask __torch_function__ of subclasses; use modules' hooks
-gives False: has_torch_function_unary has_torch_function_variadic
-gives set(): get_default_nowrap_functions
+functions are asked for as overrides.py says; these are torch's own tools for it
 gives {}: get_testing_overrides
 refused: redispatch_function
 
@@ -392,6 +389,19 @@ gives (False,False): _default_to_fused_or_foreach
 gives []: _get_capturable_supported_devices
 any: ParamsT params_t _params_t StateDict
 refused: _get_value _stack_if_compiling _dispatch_sqrt _view_as_real
+
+[torch.optim .adadelta .adagrad .adamax .adamw .asgd .nadam .radam .rmsprop .rprop ._adafactor ._muon]
+the optimizers are in torch.optim
+is: Adadelta=optim.Adadelta Adagrad=optim.Adagrad Adamax=optim.Adamax AdamW=optim.AdamW ASGD=optim.ASGD NAdam=optim.NAdam RAdam=optim.RAdam
+    RMSprop=optim.RMSprop Rprop=optim.Rprop Adafactor=optim.Adafactor Muon=optim.Muon
+
+[torch.utils.tensorboard.writer]
+the writer is in torch.utils.tensorboard
+is: SummaryWriter=utils.tensorboard.SummaryWriter
+
+[torch.utils.data.dataloader torch.serialization]
+these are types for annotations
+any: _collate_fn_t _worker_init_fn_t MAP_LOCATION FILE_LIKE
 
 [torch.nn.parallel]
 one device is used by a process; DistributedDataParallel trains in several processes

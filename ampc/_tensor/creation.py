@@ -475,4 +475,4 @@ def set_rng_state(new_state: Tensor) -> None:
     _C._set_rng_state(*_unpack_state(new_state))
 
 
-_checks.install(globals(), hot="finish zeros ones empty full zeros_like ones_like empty_like full_like rand randn arange tensor")
+_checks.install(globals(), internal="finish", hot="zeros ones empty full zeros_like ones_like empty_like full_like rand randn arange tensor")

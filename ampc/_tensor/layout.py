@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import _C, _ops
 from .._C import Tensor
+from .._messages import checks as _checks
 from .device import contiguous_format, memory_format, preserve_format
 from .unsupported_dtypes import AbsentDtype
 
@@ -48,6 +49,7 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     return in_format(self, memory_format, "contiguous")
 
 
+@_checks.overridable
 def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     """A copy in memory of its own."""
     copy = _ops.clone(input)

@@ -39,8 +39,9 @@ HOT = ("to", "type_as", "cpu", "cuda", "numpy", "backward", "requires_grad_", "u
 
 
 def method(f: Callable) -> Callable:
-    """Attached to Tensor; its arguments are checked, unless it is called in every step (see _checks.install)."""
-    setattr(Tensor, f.__name__, f if f.__name__ in HOT else _checks.checked(f))
+    """Attached to Tensor; its arguments are checked, unless it is called in every step (see _checks.install). Of ``__iter__`` no class is asked,
+    as in torch, but of the ``unbind`` in it."""
+    setattr(Tensor, f.__name__, f if f.__name__ == "__iter__" else _checks.overridable(f) if f.__name__ in HOT else _checks.checked(f))
     return f
 
 
@@ -59,7 +60,7 @@ for _dtype, _names in {
 
         _convert.__name__ = _name
         _convert.__doc__ = f"The tensor as {_dtype.name}; itself when it is that already."
-        setattr(Tensor, _name, _convert)
+        setattr(Tensor, _name, _checks.overridable(_convert))
 
 
 # -- making, converting --------------------------------------------------------------------------
@@ -176,7 +177,7 @@ def _new(maker: Callable[..., Tensor]) -> None:
 
     f.__name__ = "new_" + maker.__name__
     f.__doc__ = f"{maker.__name__} with this tensor's dtype, on its device."
-    setattr(Tensor, f.__name__, f)
+    setattr(Tensor, f.__name__, _checks.overridable(f))
 
 
 for _maker in (make.zeros, make.ones, make.empty, make.full):

@@ -6,6 +6,7 @@ from typing import Any, NoReturn, Tuple, Union
 
 from .. import _C
 from .._C import Tensor
+from .._messages import checks as _checks
 from .._messages.callers import warn
 from . import creation as make
 from .device import channels_last, channels_last_3d, memory_format
@@ -149,12 +150,27 @@ _removed("solve", "write linalg.solve(A, B), whose arguments are the other way r
 _removed("reinforce", "draw actions from a distribution of ampc.distributions, and weigh -log_prob(action) by the reward")
 
 
+@classmethod  # type: ignore[misc]
+def _torch_function(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """``func(*args, **kwargs)``, whose Tensors become of this class, but for ``.grad`` and ``._base``. NotImplemented if ``types`` has one that
+    the class does not derive from. See ampc.overrides."""
+    from ..overrides import _default
+
+    return _default(cls, func, types, args, kwargs)
+
+
+Tensor.__torch_function__ = _torch_function
+
+
 def _defined(cls: type, **options: Any) -> None:
-    """A subclass that asks to intercept functions is told that it will not."""
+    """Functions ask for a subclass from now on, unless it is treated as a plain Tensor; and it is told what is never asked."""
     super(Tensor, cls).__init_subclass__(**options)  # type: ignore[misc]
-    own = vars(cls).keys() & {"__torch_function__", "__torch_dispatch__"}
-    if own and not getattr(vars(cls)[min(own)], "__name__", "").startswith("_disabled"):
-        warn(f"{cls.__name__}.{min(own)} is never called: ampc's operators are in C, and give plain Tensors; override the methods that "
+    if cls.__torch_function__ is not _C._disabled_torch_function_impl:  # type: ignore[attr-defined]
+        _C._add_overriding(1)
+        _checks.overriding = True
+    dispatch = vars(cls).get("__torch_dispatch__")
+    if dispatch is not None and not getattr(dispatch, "__name__", "").startswith("_disabled"):
+        warn(f"{cls.__name__}.__torch_dispatch__ is never called: ampc's operators are in C; define __torch_function__, or override the methods that "
              "should do something else")
 
 

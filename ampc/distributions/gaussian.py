@@ -48,6 +48,7 @@ class _OfCovariance(Distribution):
 
     _unbatched = ("_unbroadcasted_scale_tril",)
     _given: Tuple[str, Tensor]
+    _unbroadcasted_scale_tril: Tensor
 
     def _take_one(self, covariance: Optional[Tensor], precision: Optional[Tensor], scale_tril: Optional[Tensor], batch: Any) -> Tuple[int, ...]:
         """Keeps the one that is given, as it is and for the broadcast batch, which it returns."""
@@ -66,8 +67,8 @@ class _OfCovariance(Distribution):
     def _check(self, constraint: Any, name: str, value: Tensor) -> None:
         super()._check(constraint, name, self._given[1] if name == self._given[0] else value)
 
-    @lazy_property
-    def _unbroadcasted_scale_tril(self) -> Tensor:
+    def _factor(self) -> Tensor:
+        """The Cholesky factor of what is given, which ``__init__`` keeps by torch's name: subclasses in other packages give it themselves."""
         name, value = self._given
         if name == "scale_tril":
             return value
@@ -113,6 +114,7 @@ class MultivariateNormal(_OfCovariance):
             raise ValueError(f"MultivariateNormal: `loc` of {n} values does not fit a matrix of {list(size)}")
         self.loc = loc.expand(*batch, n)
         super().__init__(batch, (n,), validate_args=validate_args)
+        self._unbroadcasted_scale_tril = self._factor()
 
     mean = mode = property(lambda self: self.loc)
     variance = property(lambda self: self._unbroadcasted_scale_tril.square().sum(-1).expand(self.loc.shape))
@@ -220,6 +222,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
         self.df, n = (df if isinstance(df, Tensor) else kept.new_full((), float(df))).expand(*batch), kept.shape[-1]
         self.arg_constraints = {**COVARIANCES, "df": constraints.greater_than(n - 1)}
         super().__init__(batch, (n, n), validate_args=validate_args)
+        self._unbroadcasted_scale_tril = self._factor()
 
     mean = property(lambda self: self._each(self.df) * self.covariance_matrix)
 

@@ -73,6 +73,11 @@ def sum_rightmost(value: Tensor, dims: int) -> Tensor:
     return value.sum(tuple(range(-dims, 0))) if dims else value
 
 
+def _standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
+    """Draws of the standard normal distribution. Not public in torch, but other packages draw by it."""
+    return make.randn(shape, dtype=dtype, device=device)
+
+
 _sum_rightmost = sum_rightmost
 
 

@@ -13,6 +13,8 @@ class Parameter(Tensor):
     """A leaf that requires gradients (unless told otherwise) and registers itself with the Module it is
     assigned to. Shares ``data``'s memory."""
 
+    __torch_function__ = _C._disabled_torch_function_impl
+
     def __new__(cls, data: Optional[Tensor] = None, requires_grad: bool = True) -> Any:
         data = make.zeros(0) if data is None else data
         if not isinstance(data, Tensor):
@@ -31,6 +33,8 @@ class Parameter(Tensor):
 class Buffer(Tensor):
     """A tensor that is part of a module's state but not trained; assign it to register it."""
 
+    __torch_function__ = _C._disabled_torch_function_impl
+
     persistent: bool
 
     def __new__(cls, data: Optional[Tensor] = None, *, persistent: bool = True) -> Any:
@@ -46,6 +50,8 @@ def is_lazy(t: Any) -> bool:
 
 class _Uninitialized(Tensor):
     """What waits for its size. The core refuses to compute with it: a ValueError."""
+
+    __torch_function__ = _C._disabled_torch_function_impl
 
     cls_to_become: Any = None
 

@@ -34,7 +34,11 @@ int ac_scalar_from(PyObject *o, ac_scalar *s) {
     double f = PyFloat_AsDouble(o);
     *s = (ac_scalar){.kind = AC_FLOAT, .f = f};
     if (f != -1 || !PyErr_Occurred()) return 0;
-    if (is_foreign(o))
+    PyObject *type, *why, *trace;
+    PyErr_Fetch(&type, &why, &trace); /* looking for attributes would clear it */
+    bool foreign = is_foreign(o);
+    PyErr_Restore(type, why, trace);
+    if (foreign)
         PyErr_Format(PyExc_TypeError,
                      "expected a Tensor or a number, got %s of another library; use ampc.from_dlpack()",
                      Py_TYPE(o)->tp_name);

@@ -1,4 +1,5 @@
 /* Tensor's attributes, and its methods that are not operators of the table. */
+#include "python/override.h"
 #include "python/tensor.h"
 
 #include "base/alloc.h"
@@ -157,6 +158,7 @@ static ac_tensor *detached(ac_tensor *t, bool data) {
 
 GETTER(data) {
     SELF;
+    if (ac_overrides_now(&self, 1)) return ac_override_property("data", self);
     (void)unused;
     return ac_wrap(detached(t, true));
 }
@@ -245,10 +247,12 @@ static PyObject *transposed(PyObject *self, bool matrices) {
 }
 GETTER(T) {
     (void)unused;
+    if (ac_overrides_now(&self, 1)) return ac_override_property("T", self);
     return transposed(self, false);
 }
 GETTER(mT) {
     (void)unused;
+    if (ac_overrides_now(&self, 1)) return ac_override_property("mT", self);
     return transposed(self, true);
 }
 
@@ -401,6 +405,7 @@ METHOD(is_floating_point) {
 
 METHOD(detach) {
     SELF;
+    AC_ASK_OVERRIDE("detach", &self, 1);
     (void)unused;
     ac_tensor *v = detached(t, false);
     if (v && ac_grad_enabled()) v->view_version = *ac_version(v);
@@ -409,6 +414,7 @@ METHOD(detach) {
 
 METHOD(detach_) {
     SELF;
+    AC_ASK_OVERRIDE("detach_", &self, 1);
     (void)unused;
     ac_detach_lone_base(t);
     if (t->base)
@@ -451,9 +457,18 @@ METHOD(view_dtype) {
 
 /* -- writes that the table has no operator for ----------------------------------------------------------- */
 
+/* A number to be written into t; a TypeError names the argument that is none. */
+static int number_for(const ac_tensor *t, const char *argument, PyObject *o, ac_scalar *value) {
+    PyNumberMethods *m = Py_TYPE(o)->tp_as_number;
+    if (m && (m->nb_float || m->nb_index)) return ac_scalar_beside(o, t, value);
+    PyErr_Format(PyExc_TypeError, "%s must be a Tensor or a number, got %s", argument, Py_TYPE(o)->tp_name);
+    return -1;
+}
+
 static PyObject *m_fill_(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     SELF;
     ac_scalar value;
+    AC_ASK_OVERRIDE("fill_", ((PyObject *[2]){self, n ? args[0] : Py_None}), 2);
     Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
     bool known = named == 0 || PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "value") == 0;
     if (n + named != 1 || !known)
@@ -465,7 +480,7 @@ static PyObject *m_fill_(PyObject *self, PyObject *const *args, Py_ssize_t n, Py
                                 "fill_: `value` must be a number or a 0-d tensor, got %d dimensions", number->ndim);
         AC_PY_TRY(ac_copy_into(t, number));
     } else {
-        if (ac_scalar_beside(args[0], t, &value) < 0) return NULL;
+        if (number_for(t, "fill_: argument `value`", args[0], &value) < 0) return NULL;
         AC_PY_TRY(ac_fill(t, value));
     }
     return Py_NewRef(self);
@@ -473,6 +488,7 @@ static PyObject *m_fill_(PyObject *self, PyObject *const *args, Py_ssize_t n, Py
 
 METHOD(zero_) {
     SELF;
+    AC_ASK_OVERRIDE("zero_", &self, 1);
     (void)unused;
     AC_PY_TRY(ac_fill(t, (ac_scalar){AC_INT, {0}}));
     return Py_NewRef(self);
@@ -484,9 +500,12 @@ static PyObject *m_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *src;
     int non_blocking = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:copy_", names, &src, &non_blocking)) return NULL;
+    PyObject *both[2] = {self, src};
+    AC_ASK_OVERRIDE("copy_", both, 2);
     if (!ac_is_tensor(src)) {
         ac_scalar value;
-        if (ac_scalar_beside(src, ac_unwrap(self), &value) < 0) return NULL;
+        if (ac_overrides(&src, 1)) return ac_override_method("copy_", both, 2);
+        if (number_for(ac_unwrap(self), "copy_: argument `src`", src, &value) < 0) return NULL;
         AC_PY_TRY(ac_fill(ac_unwrap(self), value));
         return Py_NewRef(self);
     }

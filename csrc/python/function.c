@@ -1,6 +1,6 @@
 /* OpFunction: an operator of the table (or several of one Python name) as a Python callable. OpMethod: the same as a
  * method of Tensor. A class that has a function as its attribute gets that from its objects, and not a method. */
-#include "python/state.h"
+#include "python/override.h"
 
 #include <stddef.h>
 #include <structmember.h>
@@ -138,7 +138,8 @@ static bool may_fit(ac_op op, PyObject *const *args, Py_ssize_t n) {
 
 static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     const PyOpFunction *f = (PyOpFunction *)self;
-    Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf), all = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    if (ac_overrides_now(args, all)) return ac_override(self, args, n, kwnames);
     for (int i = 0; i < f->n; i++) {
         ac_call_args c;
         if (i + 1 < f->n && !may_fit(f->ops[i], args, n)) continue;
@@ -153,6 +154,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
         if (!PyErr_ExceptionMatches(PyExc_TypeError)) return NULL; /* the signature fits, and a value does not */
         if (i + 1 < f->n) PyErr_Clear();
     }
+    if (ac_overrides_misfit(args, all)) return ac_override(self, args, n, kwnames); /* an object that is no Tensor */
     return f->n > 1 ? no_overload(f) : NULL;
 }
 

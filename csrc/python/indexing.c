@@ -1,5 +1,5 @@
 /* x[index] and x[index] = value: ints, slices, None, ..., and tensors, lists or masks. */
-#include "python/state.h"
+#include "python/override.h"
 
 #include "amp/autocast.h"
 #include "dispatch/placement.h"
@@ -309,7 +309,8 @@ static int inputs(const indexer *x, ac_tensor **in) {
 
 PyObject *ac_tensor_subscript(PyObject *self, PyObject *index) {
     indexer x;
-    PyObject *result = NULL;
+    PyObject *result = NULL, *both[2] = {self, index};
+    AC_ASK_OVERRIDE("__getitem__", both, 2);
     if (indexer_init(&x, self, index) == 0) {
         ac_tensor *in[AC_MAX_DIMS + 2], *out[AC_MAX_OUT] = {NULL};
         if (x.n == 0 && x.view == ac_unwrap(self)) { /* x[...] is a view of its own, as in torch */
@@ -422,10 +423,18 @@ static int turn_back(const indexer *x) {
     return 0;
 }
 
+static int override_assign(PyObject *const *all) {
+    PyObject *done = ac_override_method("__setitem__", all, 3);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 int ac_tensor_assign(PyObject *self, PyObject *index, PyObject *value) {
     if (!value) return PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted"), -1;
+    PyObject *all[3] = {self, index, value};
+    if (ac_overrides_now(all, 3)) return override_assign(all);
     ac_tensor *given = value_tensor(ac_unwrap(self), value);
-    if (!given) return -1;
+    if (!given) return ac_overrides_misfit(&value, 1) ? override_assign(all) : -1;
     indexer x = {0};
     int failed = 0;
     if (index != Py_False) { /* x[False] = value writes nothing, whatever the value's shape */

@@ -1,4 +1,5 @@
 /* Tensor's Python operators: +, @, <, [], len and their in-place forms. */
+#include "python/override.h"
 #include "python/tensor.h"
 
 #include "amp/autocast.h"
@@ -37,7 +38,20 @@ static int operand(PyObject *o, PyObject *other, ac_tensor **t, bool *owned) {
     return *t ? 0 : -1;
 }
 
-static PyObject *binary(ac_op op, const void *attrs, PyObject *left, PyObject *right, bool in_place) {
+/* The methods of Tensor that torch's Python operators stand for. */
+typedef struct {
+    const char *plain, *reflected, *in_place;
+} slot_names;
+
+static PyObject *override_slot(const slot_names *names, PyObject *left, PyObject *right, bool in_place) {
+    bool reflected = !ac_is_tensor(left);
+    PyObject *args[2] = {reflected ? right : left, reflected ? left : right};
+    return ac_override_method(in_place ? names->in_place : reflected ? names->reflected : names->plain, args, 2);
+}
+
+static PyObject *binary(const slot_names *names, ac_op op, const void *attrs, PyObject *left, PyObject *right,
+                        bool in_place) {
+    if (ac_overrides_now((PyObject *[2]){left, right}, 2)) return override_slot(names, left, right, in_place);
     ac_tensor *in[2], *out[AC_MAX_OUT] = {NULL};
     bool own[2] = {false, false};
     int state = operand(left, right, &in[0], &own[0]);
@@ -55,21 +69,44 @@ static PyObject *binary(ac_op op, const void *attrs, PyObject *left, PyObject *r
     }
     if (own[0]) ac_tensor_release(in[0]);
     if (own[1]) ac_tensor_release(in[1]);
-    if (state == 1) Py_RETURN_NOTIMPLEMENTED;
+    if (state == 1) {
+        if (ac_overrides((PyObject *[2]){left, right}, 2)) return override_slot(names, left, right, in_place);
+        Py_RETURN_NOTIMPLEMENTED;
+    }
     if (state < 0) return NULL;
     return in_place ? Py_NewRef(left) : ac_wrap(out[0]);
 }
 
-static PyObject *unary(ac_op op, PyObject *x) {
+static PyObject *unary(const char *name, ac_op op, PyObject *x) {
+    AC_ASK_OVERRIDE(name, &x, 1);
     ac_tensor *in = ac_unwrap(x), *out[AC_MAX_OUT] = {NULL};
     AC_PY_TRY(ac_call(op, &in, 1, NULL, out));
     return ac_wrap(out[0]);
 }
 
+#define NAMES(name, plain, reflected, in_place) static const slot_names name##_names = {plain, reflected, in_place};
+NAMES(add, "add", "add", "add_")
+NAMES(sub, "sub", "__rsub__", "sub_")
+NAMES(mul, "mul", "mul", "mul_")
+NAMES(div, "div", "__rtruediv__", "div_")
+NAMES(floordiv, "floor_divide", "__rfloordiv__", "floor_divide_")
+NAMES(mod, "remainder", "__rmod__", "remainder_")
+NAMES(pow, "pow", "__rpow__", "pow_")
+NAMES(lshift, "__lshift__", "__rlshift__", "__ilshift__")
+NAMES(rshift, "__rshift__", "__rrshift__", "__irshift__")
+NAMES(and, "__and__", "__rand__", "__iand__")
+NAMES(or, "__or__", "__ror__", "__ior__")
+NAMES(xor, "__xor__", "__rxor__", "__ixor__")
+NAMES(matmul, "matmul", "__rmatmul__", NULL)
+
 #define BINARY(name, op, attrs)                                                                                        \
-    static PyObject *nb_##name(PyObject *l, PyObject *r) { return binary(AC_OP_##op, attrs, l, r, false); }
+    static PyObject *nb_##name(PyObject *l, PyObject *r) {                                                             \
+        return binary(&name##_names, AC_OP_##op, attrs, l, r, false);                                                  \
+    }
 #define INPLACE(name, op, attrs)                                                                                       \
-    static PyObject *nb_i##name(PyObject *l, PyObject *r) { return binary(AC_OP_##op, attrs, l, r, true); }
+    static PyObject *nb_i##name(PyObject *l, PyObject *r) {                                                            \
+        return binary(&name##_names, AC_OP_##op, attrs, l, r, true);                                                   \
+    }
 #define BOTH(name, op, attrs) BINARY(name, op, attrs) INPLACE(name, op, attrs)
 
 BOTH(add, add, &plus_one)
@@ -88,8 +125,9 @@ BINARY(matmul, matmul, NULL)
 /* A number over a 16-bit tensor is reciprocal's kin: autocast computes it in float32. */
 static PyObject *nb_div(PyObject *l, PyObject *r) {
     bool number = PyFloat_Check(l) || PyLong_CheckExact(l);
-    if (!number || !ac_autocast.active || !ac_is_tensor(r) || !ac_is_half(ac_unwrap(r)->dtype))
-        return binary(AC_OP_div, NULL, l, r, false);
+    if (!number || ac_overrides_now(&r, 1) || !ac_autocast.active || !ac_is_tensor(r) ||
+        !ac_is_half(ac_unwrap(r)->dtype))
+        return binary(&div_names, AC_OP_div, NULL, l, r, false);
     ac_attrs_value value = {{.kind = AC_FLOAT, .f = PyFloat_AsDouble(l)}};
     ac_tensor *in = ac_unwrap(r), *out[AC_MAX_OUT] = {NULL};
     if (PyErr_Occurred()) return NULL;
@@ -101,19 +139,19 @@ static PyObject *nb_pow(PyObject *l, PyObject *r, PyObject *mod) {
     (void)mod;
     /* the commonest exponent, without a logarithm; under autocast pow has its own category */
     if (PyLong_CheckExact(r) && PyLong_AsLong(r) == 2 && ac_is_tensor(l) && !ac_is_half(ac_unwrap(l)->dtype) &&
-        !PyErr_Occurred())
-        return unary(AC_OP_square, l);
+        !PyErr_Occurred() && !ac_overrides_now(&l, 1))
+        return unary("square", AC_OP_square, l);
     PyErr_Clear();
-    return binary(AC_OP_pow, NULL, l, r, false);
+    return binary(&pow_names, AC_OP_pow, NULL, l, r, false);
 }
 static PyObject *nb_ipow(PyObject *l, PyObject *r, PyObject *mod) {
     (void)mod;
-    return binary(AC_OP_pow, NULL, l, r, true);
+    return binary(&pow_names, AC_OP_pow, NULL, l, r, true);
 }
 
-static PyObject *nb_neg(PyObject *x) { return unary(AC_OP_neg, x); }
-static PyObject *nb_abs(PyObject *x) { return unary(AC_OP_abs, x); }
-static PyObject *nb_invert(PyObject *x) { return unary(AC_OP_bitwise_not, x); }
+static PyObject *nb_neg(PyObject *x) { return unary("neg", AC_OP_neg, x); }
+static PyObject *nb_abs(PyObject *x) { return unary("abs", AC_OP_abs, x); }
+static PyObject *nb_invert(PyObject *x) { return unary("bitwise_not", AC_OP_bitwise_not, x); }
 static PyObject *nb_positive(PyObject *x) { return Py_NewRef(x); }
 
 static PyObject *only_element(PyObject *x, const char *what, PyObject *error) {
@@ -150,7 +188,10 @@ static PyObject *nb_index(PyObject *x) {
 static PyObject *compare(PyObject *l, PyObject *r, int how) {
     static const ac_op ops[] = {[Py_LT] = AC_OP_lt, [Py_LE] = AC_OP_le, [Py_EQ] = AC_OP_eq,
                                 [Py_NE] = AC_OP_ne, [Py_GT] = AC_OP_gt, [Py_GE] = AC_OP_ge};
-    return binary(ops[how], NULL, l, r, false);
+    static const slot_names names[] = {[Py_LT] = {"lt", NULL, NULL}, [Py_LE] = {"le", NULL, NULL},
+                                       [Py_EQ] = {"eq", NULL, NULL}, [Py_NE] = {"ne", NULL, NULL},
+                                       [Py_GT] = {"gt", NULL, NULL}, [Py_GE] = {"ge", NULL, NULL}};
+    return binary(&names[how], ops[how], NULL, l, r, false);
 }
 
 static Py_hash_t hash(PyObject *x) { return (Py_hash_t)((uintptr_t)x >> 4); } /* by identity, as torch */

@@ -38,6 +38,8 @@ typedef struct {
     PyObject *dtypes[AC_N_DTYPES];
     PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
     PyTypeObject *results[AC_N_OPS];          /* struct sequences of operators with several results */
+    PyObject *torch_function;                 /* interned */
+    PyObject *never_overrides;                /* the __torch_function__ of classes that are treated as Tensor */
     PyObject *out, *axis, *dim, *keepdims, *keepdim, *params, *grad; /* interned words */
     PyObject *records, *inference, *prev;                            /* attributes of scopes */
     PyObject *chosen, *by_module, *table, *modules, *saw, *observable, *init;
@@ -138,6 +140,7 @@ int ac_machine_init(PyObject *module);
 int ac_scope_init(PyObject *module);
 int ac_storage_init(PyObject *module);
 int ac_foreach_init(PyObject *module);
+int ac_override_init(PyObject *module);
 int ac_ranks_init(PyObject *module);
 int ac_nccl_init(PyObject *module);
 

@@ -23,6 +23,8 @@ Placements = Tuple[Placement, ...]
 class DTensor(Tensor):
     """A tensor that is spread over the processes of a mesh. ``distribute_tensor``, ``from_local`` and ``fsdp.fully_shard`` make them."""
 
+    __torch_function__ = _C._disabled_torch_function_impl
+
     _mesh: DeviceMesh
     _placements: Placements
     _whole: Tuple[int, ...]

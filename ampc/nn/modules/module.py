@@ -337,21 +337,24 @@ class Module(HasHooks):
             raise TypeError(f"Module.to: parameters can be cast to floating point dtypes only, got {dtype}")
         return self._apply(lambda t: t.to(dtype=dtype if t.is_floating_point() else None, device=device, non_blocking=non_blocking))
 
+    def _cast(self, dtype: Any) -> Module:
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+
     def float(self) -> Module:
         """Casts to float32."""
-        return self.to(_C.float32)
+        return self._cast(_C.float32)
 
     def double(self) -> Module:
         """Casts to float64."""
-        return self.to(_C.float64)
+        return self._cast(_C.float64)
 
     def half(self) -> Module:
         """Casts to float16."""
-        return self.to(_C.float16)
+        return self._cast(_C.float16)
 
     def bfloat16(self) -> Module:
         """Casts to bfloat16."""
-        return self.to(_C.bfloat16)
+        return self._cast(_C.bfloat16)
 
     def type(self, dst_type: Any) -> Module:
         """Casts every parameter and buffer."""
@@ -359,11 +362,11 @@ class Module(HasHooks):
 
     def cpu(self) -> Module:
         """Moves parameters and buffers to the CPU."""
-        return self.to("cpu")
+        return self._apply(lambda t: t.cpu())
 
     def cuda(self, device: Any = None) -> Module:
         """Moves parameters and buffers to a GPU. RuntimeError when there is none that can be used."""
-        return self.to("cuda" if device is None else device)
+        return self._apply(lambda t: t.cuda(device))
 
     def train(self, mode: bool = True) -> Module:
         """Sets training mode here and below."""
