@@ -203,6 +203,24 @@ def test_neighbours_are_imported(tmp_path):
     assert got.stdout == "True\n", got.stderr
 
 
+PATCHED = """import torch
+from unittest import mock
+first = torch.relu
+print("relu" in vars(torch), vars(torch)["relu"] is first)
+with mock.patch("torch.relu", lambda x: "patched"):
+    print(torch.relu(1), torch.exp is torch.exp)
+print(torch.relu is first, torch.nn is vars(torch)["nn"])
+torch.own = 3
+print(torch.own)
+"""
+
+
+def test_names_are_kept_where_they_were_asked_for(tmp_path):
+    """What is assigned to the module stays its own, and ends with it."""
+    got = run(tmp_path, PATCHED)
+    assert got.stdout.split() == ["True", "True", "patched", "True", "True", "True", "3"], got.stderr
+
+
 def test_torch_itself_must_not_be_there(torch, tmp_path):
     code = "import torch\nfrom ampc.run import hook\nhook.install()"
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

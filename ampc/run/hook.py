@@ -20,7 +20,8 @@ VERSION = TorchVersion("2.13.0")  # of the torch whose interface this is
 
 
 class _Torch(ModuleType):
-    """The module ``torch``: every name is ampc's, except the version."""
+    """The module ``torch``: every name is ampc's, except the version. A name is kept here once it was asked for, since scripts ask in every
+    step; those that ampc makes anew each time are not."""
 
     def __getattr__(self, name: str) -> Any:
         import ampc
@@ -28,7 +29,11 @@ class _Torch(ModuleType):
         found = getattr(ampc, name, self)
         if found is self:
             raise AttributeError(missing_text(f"torch.{name}"))
-        return importlib.import_module(f"torch.{name}") if isinstance(found, ModuleType) and found.__name__ == f"ampc.{name}" else found
+        if isinstance(found, ModuleType) and found.__name__ == f"ampc.{name}":
+            return importlib.import_module(f"torch.{name}")
+        if name in vars(ampc):
+            self.__dict__[name] = found
+        return found
 
     def __dir__(self) -> List[str]:
         import ampc
