@@ -30,3 +30,12 @@ def test_gains_are_torchs_to_the_type(torch):
     for name in names:
         mine, theirs = ampc.nn.init.calculate_gain(name), torch.nn.init.calculate_gain(name)
         assert mine == theirs and type(mine) is type(theirs), name
+
+
+def test_a_size_alone_is_a_size_and_a_tuple_is_values():
+    """As torch's older constructors have it."""
+    torch = pytest.importorskip("torch")
+    for lib in (ampc, torch):
+        size = lib.ones(2, 3).shape
+        assert all(tuple(make(size).shape) == (2, 3) for make in (lib.FloatTensor, lib.LongTensor, lib.Tensor, lib.ones(1).new))
+        assert lib.FloatTensor((2, 3)).tolist() == lib.Tensor((2, 3)).tolist() == [2, 3]

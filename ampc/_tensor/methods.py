@@ -15,7 +15,7 @@ from ..autograd.engine import backward as _backward
 from ..autograd.hooks import RemovableHandle
 from . import creation as make
 from . import functions as _functions
-from .device import META_NUMBER, device_of, number_of, strided
+from .device import META_NUMBER, Size, device_of, number_of, strided
 from .layout import in_format
 from .printing import tensor_format, tensor_html, tensor_repr
 from .typed import name_of, typed
@@ -75,7 +75,7 @@ def _legacy_new(cls: type, *args: Any, **kwargs: Any) -> Tensor:
         from .storage import tensor_on
 
         t = tensor_on(args[0], _C.get_default_dtype())
-    elif len(args) == 1 and not isinstance(args[0], int):
+    elif len(args) == 1 and not isinstance(args[0], (int, Size)):
         t = make.tensor(args[0], dtype=_C.get_default_dtype())
     else:
         t = make.zeros(*args) if args else make.zeros(0)

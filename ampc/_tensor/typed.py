@@ -8,6 +8,7 @@ from typing import Any
 from .. import _C
 from .._C import Tensor
 from . import creation as make
+from .device import Size
 
 
 class TensorType(type):
@@ -21,8 +22,10 @@ class TensorType(type):
         return isinstance(x, Tensor) and x.dtype is cls.dtype and x.device.type == cls.on
 
     def __call__(cls, *args: Any) -> Tensor:
-        """From sizes: a tensor of those, its values undefined; from a list or an array: its values;
+        """From sizes, or a ``Size``: a tensor of those, its values undefined; from a list or an array: its values;
         from a tensor: its memory where dtype and device agree, without history; from a storage: its memory."""
+        if len(args) == 1 and isinstance(args[0], Size):
+            args = args[0]
         if all(isinstance(a, int) and not isinstance(a, bool) for a in args):
             return make.empty(*(args or (0,)), dtype=cls.dtype, device=cls.on)
         if len(args) != 1:
