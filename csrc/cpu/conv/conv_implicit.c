@@ -147,18 +147,19 @@ static int plan(direct *c) {
 
 /* Outs [o, o + lanes) of a group's weight as [lanes, taps, channels]; turned around for the transposed way. */
 static void lay_out_weight(const direct *c, int64_t group, int64_t o, int64_t lanes, char *to) {
-    int64_t taps = ac_product3(c->q.kernel), stride[3], at = 0;
-    stride[2] = c->channels, stride[1] = stride[2] * c->q.kernel[2], stride[0] = stride[1] * c->q.kernel[1];
-    for (int d = 0; c->q.turned && d < 3; d++) at += (c->q.kernel[d] - 1) * stride[d], stride[d] = -stride[d];
     int outs = c->q.turned ? 1 : 0, channels = 1 - outs;
     ac_tensor from = c->weight;
-    from.shape[outs] = lanes, from.shape[channels] = c->channels, from.numel = lanes * taps * c->channels;
+    from.shape[outs] = lanes, from.shape[channels] = c->channels;
+    from.numel = lanes * ac_product3(c->q.kernel) * c->channels;
     from.offset += o * from.strides[outs] + group * c->weight.shape[0] / c->groups * from.strides[0];
+    for (int d = 2; c->q.turned && d < from.ndim; d++)
+        from.offset += (from.shape[d] - 1) * from.strides[d], from.strides[d] = -from.strides[d];
     ac_storage s = {.data = to};
     ac_tensor x = from;
-    x.storage = &s, x.offset = at, x.dtype = c->dtype;
-    x.strides[outs] = taps * c->channels, x.strides[channels] = 1;
-    for (int d = 2; d < x.ndim; d++) x.strides[d] = stride[3 - x.ndim + d];
+    int64_t stride = c->channels;
+    x.storage = &s, x.offset = 0, x.dtype = c->dtype, x.strides[channels] = 1;
+    for (int d = x.ndim - 1; d >= 2; d--) x.strides[d] = stride, stride *= x.shape[d];
+    x.strides[outs] = stride;
     ac_cpu_copy_into(&x, &from);
 }
 
