@@ -81,6 +81,8 @@ CONVOLUTIONS = [
          "direct_weight_one_shift direct_weight_two_shifts direct_weight_g_in_place direct_weight_g_packed direct_weight_runs "
          "direct_weight_one_by_one direct_weight_chunks", images=9, channels=16, outs=24, size=(6, 32), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_flat", images=2, channels=20, outs=36, size=(7, 7), kernel=(3, 3), padding=1),
+    case("convolution", convolution, "direct_dense", ALL, images=3, channels=20, outs=36, size=(8, 8), kernel=(3, 3), padding=1),
+    case("convolution", convolution, "direct_dense", images=2, channels=34, outs=40, size=(9, 16), kernel=(3, 4), stride=2, padding=2),
     case("convolution", convolution, "direct_down", images=2, channels=40, outs=17, size=(14, 15), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_phases direct_weight_phases direct_classes direct_positions_apart", images=2, channels=18, outs=33,
          size=(15, 21), kernel=(3, 3), padding=1, stride=2),
