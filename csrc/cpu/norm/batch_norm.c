@@ -27,7 +27,7 @@ typedef struct {
     int64_t pieces;        /* of a plane */
     int64_t stack, stacks; /* images whose planes are one piece, and how many such there are */
     bool fixed;            /* backward: the statistics do not depend on x */
-    bool as_is;            /* the loops read and write memory; else values in opmath type go through `room` */
+    ac_dtype dtype;        /* that the loops take: that of all operands, which are read as they are, or opmath type */
     const ac_plane_loops *planes;
     planes x, g, y;
     double *part;              /* two of each piece, [stacks][channels][pieces][2] */
@@ -62,10 +62,16 @@ static bool is_one_run(const planes *p) {
     return p->positions.n < 1 || (p->positions.n == 1 && p->positions.stride[0] == 1);
 }
 
-static bool is_as_is(const norm *c) {
+static ac_dtype dtype_of(const norm *c) {
     ac_dtype dtype = c->x.t->dtype;
     bool g = !c->g.t || (is_one_run(&c->g) && c->g.t->dtype == dtype);
-    return g && is_one_run(&c->x) && is_one_run(&c->y) && c->y.t->dtype == dtype;
+    bool same = g && is_one_run(&c->x) && is_one_run(&c->y) && c->y.t->dtype == dtype;
+    return same ? dtype : ac_opmath_dtype(c->opmath);
+}
+
+/* Whether the loops read or write an operand's memory; else a copy of it in `room`. */
+static bool is_in_place(const norm *c, const planes *p) {
+    return is_one_run(p) && p->t->dtype == c->dtype && !p->waiting;
 }
 
 /* The ways that a norm takes, as base/ways.def names them. */
@@ -74,7 +80,7 @@ static void note_ways(const norm *c, bool flat) {
     if (c->pieces > 1) AC_WAY(channels_pieces);
     else if (c->stack > 1) AC_WAY(channels_stacked);
     else AC_WAY(channels_planes);
-    if (c->as_is) AC_WAY(channels_in_place);
+    if (is_in_place(c, &c->x)) AC_WAY(channels_in_place);
     else AC_WAY(channels_gathered);
 }
 
@@ -85,11 +91,12 @@ static int open_norm(norm *c, const ac_tensor *x, const ac_tensor *g, const ac_t
     for (int d = 2; d < x->ndim; d++) c->positions *= x->shape[d];
     c->depth = groups ? c->channels / groups : 1;
     c->pieces = ac_ceil_div(c->positions, AC_TILE);
-    c->stack = groups ? 1 : ac_most(1, ac_least(c->images, AC_TILE / ac_most(c->positions, 1)));
-    c->stacks = ac_ceil_div(c->images, c->stack);
     c->x = planes_of(x, flat), c->y = planes_of(y, flat);
+    bool alone = groups || !is_one_run(&c->x); /* channels-last, a block's lines of one image stay in the cache */
+    c->stack = alone ? 1 : ac_most(1, ac_least(c->images, AC_TILE / ac_most(c->positions, 1)));
+    c->stacks = ac_ceil_div(c->images, c->stack);
     if (g) c->g = planes_of(g, flat);
-    c->as_is = is_as_is(c), c->planes = &c->loops->planes[c->as_is ? x->dtype : ac_opmath_dtype(c->opmath)];
+    c->dtype = dtype_of(c), c->planes = &c->loops->planes[c->dtype];
     note_ways(c, flat);
     int64_t sets = sets_of(c), parts = 2 * c->stacks * c->channels * c->pieces;
     c->bytes = (size_t)(parts + 5 * sets + 3 * c->channels + 1) * sizeof(double);
@@ -146,34 +153,35 @@ static rows in_place(const planes *p, const piece *q) {
         }                                                                                                              \
     } while (0)
 
+/* To values of the loops' dtype. */
 static void read_row(const norm *c, const planes *p, const piece *q, int64_t image, char *to) {
     int64_t first = (image * c->channels + q->channel) * c->positions + q->at; /* in row-major order */
 #define LOAD(from, stride, done, n)                                                                                    \
-    c->loops->load[p->t->dtype][c->opmath](n, from, stride, to + (done) * ac_opmath_bytes(c->opmath))
-    if (p->waiting && c->as_is) p->waiting->read(p->waiting, first, q->n, to);
+    c->loops->load[p->t->dtype][c->opmath](n, from, stride, to + (done) * ac_itemsize(c->dtype))
+    if (p->waiting && p->waiting->dtype == c->dtype) p->waiting->read(p->waiting, first, q->n, to);
     else if (p->waiting) (void)ac_cpu_read_source(c->loops, p->waiting, first, q->n, to);
     else EACH_RUN(p, q, image, LOAD);
 #undef LOAD
 }
 
-/* A piece for the loops: the tensor's own memory, or a copy in `room`. */
+/* A piece for the loops. */
 static rows read_piece(const norm *c, const planes *p, const piece *q, char *room) {
-    if (c->as_is && !p->waiting) return in_place(p, q);
-    int64_t bytes = q->n * (c->as_is ? ac_itemsize(p->t->dtype) : ac_opmath_bytes(c->opmath));
+    if (is_in_place(c, p)) return in_place(p, q);
+    int64_t bytes = q->n * ac_itemsize(c->dtype);
     for (int64_t i = 0; i < q->images; i++) read_row(c, p, q, q->image + i, room + i * bytes);
     return (rows){room, q->n};
 }
 
 /* Where the loops leave a piece of the result, and, where that is `room`, on to memory. */
 static rows to_write(const norm *c, const piece *q, char *room) {
-    return c->as_is ? in_place(&c->y, q) : (rows){room, q->n};
+    return is_in_place(c, &c->y) ? in_place(&c->y, q) : (rows){room, q->n};
 }
 static void written(const norm *c, const piece *q, const char *room) {
     const planes *p = &c->y;
-    int64_t item = ac_opmath_bytes(c->opmath), row = q->n * item;
+    int64_t item = ac_itemsize(c->dtype), row = q->n * item;
 #define STORE(to, stride, done, n)                                                                                     \
     c->loops->store[c->opmath][p->t->dtype](n, room + i * row + (done) * item, to, stride)
-    for (int64_t i = 0; i < q->images && !c->as_is; i++) EACH_RUN(p, q, q->image + i, STORE);
+    for (int64_t i = 0; i < q->images && !is_in_place(c, p); i++) EACH_RUN(p, q, q->image + i, STORE);
 #undef STORE
 }
 
@@ -309,15 +317,15 @@ typedef struct {
 static void read_normalized(const ac_source *source, int64_t at, int64_t n, void *to) {
     const norm *c = &((const waiting_norm *)(const void *)source)->c;
     double room[AC_TILE], result[AC_TILE];
-    int64_t item = c->as_is ? ac_itemsize(source->dtype) : ac_opmath_bytes(c->opmath);
-    char *y = c->as_is ? to : (char *)result;
+    bool direct = c->dtype == source->dtype;
+    char *y = direct ? to : (char *)result;
     for (int64_t done = 0, run; done < n; done += run) {
         int64_t plane = (at + done) / c->positions, from = (at + done) % c->positions;
         piece q = {.image = plane / c->channels, .images = 1, .channel = plane % c->channels, .at = from};
         q.n = run = ac_least(n - done, c->positions - from);
-        normalize_to(c, &q, (char *)room, (rows){y + done * item, 0});
+        normalize_to(c, &q, (char *)room, (rows){y + done * ac_itemsize(c->dtype), 0});
     }
-    if (!c->as_is) c->loops->store[c->opmath][source->dtype](n, result, to, 1);
+    if (!direct) c->loops->store[c->opmath][source->dtype](n, result, to, 1);
 }
 
 static void release_normalized(ac_source *source) {
