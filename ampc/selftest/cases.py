@@ -81,6 +81,8 @@ CONVOLUTIONS = [
          "direct_weight_one_shift direct_weight_two_shifts direct_weight_g_in_place direct_weight_g_packed direct_weight_runs "
          "direct_weight_one_by_one direct_weight_chunks", images=9, channels=16, outs=24, size=(6, 32), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_flat", images=2, channels=20, outs=36, size=(7, 7), kernel=(3, 3), padding=1),
+    case("convolution", convolution, "direct_dense", ALL, images=3, channels=20, outs=36, size=(8, 8), kernel=(3, 3), padding=1),
+    case("convolution", convolution, "direct_dense", images=2, channels=34, outs=40, size=(9, 16), kernel=(3, 4), stride=2, padding=2),
     case("convolution", convolution, "direct_down", images=2, channels=40, outs=17, size=(14, 15), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_phases direct_weight_phases direct_classes direct_positions_apart", images=2, channels=18, outs=33,
          size=(15, 21), kernel=(3, 3), padding=1, stride=2),
@@ -132,7 +134,8 @@ LAYERS = [
     case("norm", norm, "layer_norm_in_place layer_norm_blocks", ALL, kind="layer", shape=(70, 3, 40)),
     case("norm", norm, "layer_norm_copied", kind="layer", shape=(12, 5, 300), apart=True),
     case("norm", norm, "channels_flat channels_gathered", ALL, kind="batch", shape=(30, 20)),
-    case("norm", norm, "channels_planes channels_in_place", kind="batch", shape=(4, 18, 9, 11)),
+    case("norm", norm, "channels_planes channels_in_place", ALL, kind="batch", shape=(4, 18, 23, 27)),
+    case("norm", norm, "channels_stacked channels_in_place", ALL, kind="batch", shape=(14, 18, 9, 11)),
     case("norm", norm, "channels_pieces", kind="batch", shape=(2, 3, Border("channels_pieces", 16, 4096, 8), 16)),
     case("norm", norm, "channels_gathered", kind="batch", shape=(3, 17, 6, 10), apart=True),
     case("norm", norm, "channels_planes", ALL, kind="group", shape=(3, 12, 7, 9), groups=4),

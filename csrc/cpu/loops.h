@@ -28,6 +28,22 @@ typedef struct {
     const float *bias, *row_bias; /* of these columns, and of these rows; or NULL */
 } ac_finish;
 
+/* Norms over channels: loops over rows of n values of one dtype, of planes that share statistics. `row` counts elements
+ * from a row to the next. */
+typedef struct {
+    /* the mean, and the sum of squares around it */
+    void (*moments)(int64_t rows, int64_t n, const void *x, int64_t row, double moments[2]);
+    /* the sums of g and of g (x - mean) */
+    void (*sums)(int64_t rows, int64_t n, const void *g, int64_t g_row, const void *x, int64_t x_row, double mean,
+                 double sums[2]);
+    /* y = (x - mean) scale + shift */
+    void (*scale)(int64_t rows, int64_t n, const void *x, int64_t x_row, double mean, double scale, double shift,
+                  void *y, int64_t y_row);
+    /* y = by_g g + by_x (x - mean) + shift */
+    void (*mix)(int64_t rows, int64_t n, const void *g, int64_t g_row, const void *x, int64_t x_row, double by_g,
+                double mean, double by_x, double shift, void *y, int64_t y_row);
+} ac_plane_loops;
+
 typedef struct ac_loops {
     const char *name;
     void (*point[AC_N_OPS][AC_N_OPMATHS])(int64_t n, const void *const *in, void *out, const void *attrs);
@@ -66,10 +82,7 @@ typedef struct ac_loops {
     /* dw += g xhat, db += g, dx = rstd * (g w - (sum(g w) + xhat sum(g w xhat)) / n); w may be NULL */
     void (*normalize_backward[2])(int64_t n, const void *g, const void *x, double mean, double rstd, const void *w,
                                   void *dw, void *db, void *dx);
-    /* planes: y = (x - mean) scale + shift; y = a g + b (x - mean) + c; the sums of g and of g (x - mean) */
-    void (*scale_shift[2])(int64_t n, const void *x, double mean, double scale, double shift, void *y);
-    void (*mix[2])(int64_t n, const void *g, const void *x, double a, double mean, double b, double c, void *y);
-    void (*centred_sums[2])(int64_t n, const void *g, const void *x, double mean, double *sums);
+    ac_plane_loops planes[AC_N_DTYPES]; /* of floating point */
     void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
     /* sums[i, j] += sum over p of x[i, p] w[j, p], or w[p, j]: products of few rows, see thin_loops.inc */
     void (*thin_along)(int64_t k, int64_t rows, const float *x, int64_t x_row, int64_t lanes, const float *w,
@@ -90,10 +103,11 @@ typedef struct ac_loops {
     void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
     /* adds what n values are, times factor, to *found; writes the products unless `to` is NULL (it may be `from`) */
     void (*grad_stats[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
-    /* one step of a recurrent cell for one row of n units, and its gradients, see rnn_cells.inc */
-    void (*cell[AC_N_CELLS][2])(int64_t n, const void *x, const void *u, void *h, void *c, void *kept);
-    void (*cell_back[AC_N_CELLS][2])(int64_t n, const void *kept, const void *before, const void *h, void *dh, void *dc,
-                                     void *dx, void *du);
+    /* one step of a recurrent cell for one row of n units, and its gradients, see rnn_cells.inc; by the dtype of x, and
+     * of kept, before, y and g */
+    void (*cell[AC_N_CELLS][AC_N_DTYPES])(int64_t n, const void *x, const void *u, void *h, void *c, void *kept);
+    void (*cell_back[AC_N_CELLS][AC_N_DTYPES])(int64_t n, const void *kept, const void *before, const void *y,
+                                               const void *g, void *dh, void *dc, void *dx, void *du);
     /* an optimizer's update rule over n values; `state` has 3 entries, those that it uses first, then NULL */
     void (*step[AC_N_UPDATE_RULES][2])(int64_t n, const ac_optim_options *o, const ac_optim_scalars *at,
                                        const void *grad, void *param, void *const *state);

@@ -9,7 +9,7 @@
  * k step, and a tap is only another address in them. With a stride of s, x is packed in s phases, and a tap reads one
  * of them. A transposed convolution of stride s is s plain ones: each has the taps that meet the same positions, with
  * the window reversed. Where rows are short, panels continue past their ends, and the results between rows
- * are discarded. */
+ * are discarded; or, where these are many, x is packed for each tap along a row, without anything between rows. */
 #include "cpu/conv/conv_implicit.h"
 
 #include "base/alloc.h"
@@ -37,6 +37,7 @@ typedef struct {
     int64_t channels, outs, groups, images; /* channels and outs of a group */
     int64_t out_stride[5];                  /* of `to`: image, channel, plane, row, position */
     bool flat;                              /* panels run over the ends of rows */
+    bool dense;                             /* and nothing lies between rows: each tap along them has a phase */
     int64_t rows, bands;                    /* rows of positions made at a time, and how many times in a plane */
     int64_t rows_in, channel_stride;  /* rows of a phase that they read; cells from one padded channel to the next */
     int64_t panels, row_panels;       /* of positions: in a band at most, and in a row */
@@ -50,7 +51,8 @@ typedef struct {
 
 /* -- plan ---------------------------------------------------------------------------------------------------- */
 
-static int64_t phases_of(const direct *c) { return c->q.stride[1] * c->q.stride[2]; }
+static int64_t phases_along(const direct *c) { return c->dense ? c->q.kernel[2] : c->q.stride[2]; }
+static int64_t phases_of(const direct *c) { return c->q.stride[1] * phases_along(c); }
 static int64_t channels_of_plane(const direct *c) { return c->channel_k_steps * AC_CELLS; }
 
 /* Whether a panel is one row of positions, so that the panels of a block lie below each other. */
@@ -74,6 +76,13 @@ static int64_t panels_for(const direct *c, int64_t rows) {
 static bool wants_flat(const direct *c) {
     int64_t lanes = c->row_panels * AC_LANES * c->q.out[1], plane = (c->q.out[1] - 1) * c->q.size[2] + c->q.out[2];
     return 8 * ac_panels_of(plane) * AC_LANES < 7 * lanes;
+}
+
+/* Whether the results between rows are an eighth of all, and laying x out for each tap costs little beside them. */
+static bool wants_dense(const direct *c) {
+    int64_t panels = c->flat ? panels_for(c, c->q.out[1]) : c->q.out[1] * c->row_panels;
+    int64_t least = ac_panels_of(c->q.out[1] * c->q.out[2]);
+    return 8 * least <= 7 * panels && c->outs > AC_LANES && (lies_as_cells(c) || lies_as_pairs(c));
 }
 
 /* As many rows as half the second-level cache holds, but a band for every thread. */
@@ -100,8 +109,8 @@ static void plan_channel_stride(direct *c) {
 /* Where tap (k1, k2) of a window lies from its first position on, in cells of a padded channel. */
 static int64_t tap_cell(const direct *c, int64_t k1, int64_t k2) {
     const int64_t *stride = c->q.stride, down = k1 * c->q.dilation[1], along = k2 * c->q.dilation[2];
-    int64_t phase = down % stride[1] * stride[2] + along % stride[2];
-    return (phase * c->rows_in + down / stride[1]) * c->q.size[2] + along / stride[2];
+    int64_t phase = down % stride[1] * phases_along(c) + (c->dense ? k2 : along % stride[2]);
+    return (phase * c->rows_in + down / stride[1]) * c->q.size[2] + (c->dense ? 0 : along / stride[2]);
 }
 
 /* The k steps go over planes, channels, and taps last: these read channels that the first-level cache has already. */
@@ -117,7 +126,8 @@ static int plan_k_steps(direct *c) {
 
 /* The ways that a plan takes, as base/ways.def names them. */
 static void note_ways(const direct *c) {
-    if (c->flat) AC_WAY(direct_flat);
+    if (c->dense) AC_WAY(direct_dense);
+    else if (c->flat) AC_WAY(direct_flat);
     else if (goes_down(c)) AC_WAY(direct_down);
     else AC_WAY(direct_along);
     if (lies_as_cells(c)) AC_WAY(direct_cells_in_place);
@@ -131,6 +141,8 @@ static int plan(direct *c) {
     c->channel_k_steps = ac_ceil_div(c->channels, c->k.depth),
     c->k_steps = ac_product3(c->q.kernel) * c->channel_k_steps;
     c->row_panels = ac_panels_of(c->q.out[2]), c->flat = wants_flat(c);
+    c->dense = wants_dense(c);
+    if (c->dense) c->flat = true, c->q.size[2] = c->q.out[2];
     plan_bands(c);
     plan_channel_stride(c);
     c->a_part = ac_panels_of(c->outs) * c->k_steps * AC_TILE_BYTES;
@@ -147,18 +159,19 @@ static int plan(direct *c) {
 
 /* Outs [o, o + lanes) of a group's weight as [lanes, taps, channels]; turned around for the transposed way. */
 static void lay_out_weight(const direct *c, int64_t group, int64_t o, int64_t lanes, char *to) {
-    int64_t taps = ac_product3(c->q.kernel), stride[3], at = 0;
-    stride[2] = c->channels, stride[1] = stride[2] * c->q.kernel[2], stride[0] = stride[1] * c->q.kernel[1];
-    for (int d = 0; c->q.turned && d < 3; d++) at += (c->q.kernel[d] - 1) * stride[d], stride[d] = -stride[d];
     int outs = c->q.turned ? 1 : 0, channels = 1 - outs;
     ac_tensor from = c->weight;
-    from.shape[outs] = lanes, from.shape[channels] = c->channels, from.numel = lanes * taps * c->channels;
+    from.shape[outs] = lanes, from.shape[channels] = c->channels;
+    from.numel = lanes * ac_product3(c->q.kernel) * c->channels;
     from.offset += o * from.strides[outs] + group * c->weight.shape[0] / c->groups * from.strides[0];
+    for (int d = 2; c->q.turned && d < from.ndim; d++)
+        from.offset += (from.shape[d] - 1) * from.strides[d], from.strides[d] = -from.strides[d];
     ac_storage s = {.data = to};
     ac_tensor x = from;
-    x.storage = &s, x.offset = at, x.dtype = c->dtype;
-    x.strides[outs] = taps * c->channels, x.strides[channels] = 1;
-    for (int d = 2; d < x.ndim; d++) x.strides[d] = stride[3 - x.ndim + d];
+    int64_t stride = c->channels;
+    x.storage = &s, x.offset = 0, x.dtype = c->dtype, x.strides[channels] = 1;
+    for (int d = x.ndim - 1; d >= 2; d--) x.strides[d] = stride, stride *= x.shape[d];
+    x.strides[outs] = stride;
     ac_cpu_copy_into(&x, &from);
 }
 
@@ -217,7 +230,7 @@ typedef struct {
 /* Those as padded channels, `channel_stride` values apart, of c->dtype; or pairs of them as cells. */
 static void fill(const direct *c, const band *b, const cut *p, bool pairs, int64_t channel_stride, char *to) {
     const ac_geometry *q = &c->q;
-    int64_t p1 = p->phase / q->stride[2], p2 = p->phase % q->stride[2];
+    int64_t p1 = p->phase / phases_along(c), p2 = p->phase % phases_along(c) * (c->dense ? q->dilation[2] : 1);
     int64_t plane = b->o0 * q->stride[0] + p->k0 * q->dilation[0];
     ac_tensor part = ac_part_of(c->from, b->image, b->group * c->channels + p->channel, p->lanes);
     ac_span s[3] = {ac_span_of(plane, 1, q->before[0], 1, 1, q->in[0]),
@@ -269,8 +282,8 @@ static void lay_out_k_step(direct *c, const band *b, int64_t k0, int64_t k_step,
         }
 }
 
+/* To memory that is zero where no pixel lies. */
 static void lay_out(direct *c, const band *b, char *values, char *to) {
-    memset(to, 0, (size_t)(c->b_part * c->k.parts));
     for (int64_t k0 = 0; k0 < c->q.kernel[0]; k0++)
         for (int64_t k_step = 0; k_step < c->channel_k_steps; k_step++, to += AC_CELLS * c->channel_stride * CELL)
             lay_out_k_step(c, b, k0, k_step, values, to);
@@ -348,10 +361,11 @@ static void store_row(const direct *c, const band *b, int64_t o, int64_t row, in
 
 static void store_block(const direct *c, const band *b, const block *k, const float *tiles, int64_t tile_stride) {
     int64_t panels = ac_least(k->na, ac_ceil_div(c->outs, AC_LANES) - k->o), position = k->panel * AC_LANES;
-    bool down = goes_down(c);
+    int64_t width = c->q.size[2], row = c->dense ? b->rows * width : c->q.out[2]; /* positions side by side */
+    bool down = goes_down(c), gaps = c->dense ? c->out_stride[3] != width : c->flat;
     for (int64_t i = 0; i < panels; i++, tiles += tile_stride) {
-        int64_t o = (k->o + i) * AC_LANES, n = ac_least(k->nb * AC_LANES, c->q.out[2] - position), width = c->q.size[2];
-        if (!down && !c->flat && c->out_stride[4] == 1) store_row(c, b, o, k->row, position, n, tiles);
+        int64_t o = (k->o + i) * AC_LANES, n = ac_least(k->nb * AC_LANES, row - position);
+        if (!down && !gaps && c->out_stride[4] == 1) store_row(c, b, o, k->row, position, n, tiles);
         else
             for (int64_t j = 0; j < k->nb; j++) {
                 const float *tile = tiles + j * AC_TILE_FLOATS;
@@ -471,6 +485,8 @@ static void some_bands(void *context, int64_t begin, int64_t end, char *scratch)
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
         work w = {.c = c, .b = band_at(c, i), .positions = positions, .tiles = (float *)(void *)scratch};
         w.weights = c->packed + w.b.group * c->a_part * c->k.parts;
+        bool padded = i > begin && c->bands == 1 && c->q.out[0] == 1; /* as the band before was */
+        if (!padded) memset(positions, 0, (size_t)r.positions);
         lay_out(c, &w.b, values, positions);
         w.next = next_of(c, i);
         if (c->k.micro->begin) c->k.micro->begin();

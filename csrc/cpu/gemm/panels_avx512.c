@@ -74,7 +74,7 @@ INLINE corner corner_of(const ac_operand *o, int64_t lane, int64_t k) {
 /* Row i is lane i: 32 halves along k. */
 INLINE __m512i halves_of_lane(ac_dtype from, ac_dtype round, const corner *c, int i, const char *p, __mmask16 *nan) {
     __mmask16 low = i < c->lanes ? ac_first16(c->k) : 0, high = i < c->lanes ? ac_first16(c->k - 16) : 0;
-    const char *second = p + 16 * ac_itemsize(from);
+    const char *second = c->k > 16 ? p + 16 * ac_itemsize(from) : p;
     if (from == round && high == 0xFFFF) return _mm512_loadu_si512(p);
     if (nan && from == AC_float32 && round == AC_bfloat16) {
         __m512 x = read16(p, from, low), y = read16(second, from, high);
@@ -88,7 +88,7 @@ INLINE __m512i halves_of_lane(ac_dtype from, ac_dtype round, const corner *c, in
 /* Row i is cell i: the pair (2i, 2i + 1) of every lane. */
 INLINE __m512i halves_of_cell(ac_dtype from, ac_dtype round, const corner *c, int i, const char *p, __mmask16 *nan) {
     __mmask16 lanes = ac_first16(c->lanes), low = 2 * i < c->k ? lanes : 0, high = 2 * i + 1 < c->k ? lanes : 0;
-    const char *second = p + c->k_bytes;
+    const char *second = 2 * i + 1 < c->k ? p + c->k_bytes : p;
     if (nan && from == AC_float32 && round == AC_bfloat16) {
         __m512 x = read16(p, from, low), y = read16(second, from, high);
         *nan |= _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q);
@@ -184,14 +184,16 @@ INLINE bool place(tile *t, ac_panel_kind kind, bool turn, bool stream, char *to)
     return fits;
 }
 
-/* Tiles at an edge, those with nans, and unusual dtypes. */
+/* Tiles at an edge, those with nans, and unusual dtypes. Rows that do not exist are not read: a masked load of nothing
+ * takes hundreds of cycles where its address is not mapped. */
 static __attribute__((noinline)) bool pack_any(const ac_operand *o, const corner *c, ac_panel_kind kind, bool turn,
                                                char *to) {
     tile t;
     bool along_k = o->k_stride == 1;
+    int64_t rows = along_k ? c->lanes : kind == AC_PANEL_F32 ? c->k : ac_ceil_div(c->k, 2);
     const char *p = c->data;
     for (int i = 0; i < 16; i++, p += row_bytes(kind, along_k, c))
-        t.row[i] = row_of(kind, along_k, o->dtype, o->round, c, i, p, NULL);
+        t.row[i] = i < rows ? row_of(kind, along_k, o->dtype, o->round, c, i, p, NULL) : _mm512_setzero_si512();
     return place(&t, kind, turn, o->stream, to);
 }
 

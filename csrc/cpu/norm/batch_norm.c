@@ -1,5 +1,7 @@
 /* Batch norm, group norm and their gradients: sets of planes of x [N, C, ...] share statistics. A first pass leaves
- * two moments for each piece of a plane, which are joined in order in float64. A second pass computes the result. */
+ * two moments for each piece, which are joined in order in float64. A second pass computes the result. A piece is a
+ * part of a plane, or a channel's planes of some images where they are small. Where operands lie in rows of one dtype,
+ * the loops read and write them as they are. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"
@@ -23,9 +25,12 @@ typedef struct {
     int64_t images, channels, positions; /* planes are [images, channels] */
     int64_t groups, depth; /* 0: the planes of a channel are a set; else `depth` channels of an image are */
     int64_t pieces;        /* of a plane */
+    int64_t stack, stacks; /* images whose planes are one piece, and how many such there are */
     bool fixed;            /* backward: the statistics do not depend on x */
+    ac_dtype dtype;        /* that the loops take: that of all operands, which are read as they are, or opmath type */
+    const ac_plane_loops *planes;
     planes x, g, y;
-    double *part;              /* two of each piece, [images][channels][pieces][2] */
+    double *part;              /* two of each piece, [stacks][channels][pieces][2] */
     double *mean, *var, *rstd; /* of each set */
     double eps;
     double *one, *two; /* forward: scale and shift of a channel; backward: of each set, see below */
@@ -57,12 +62,25 @@ static bool is_one_run(const planes *p) {
     return p->positions.n < 1 || (p->positions.n == 1 && p->positions.stride[0] == 1);
 }
 
+static ac_dtype dtype_of(const norm *c) {
+    ac_dtype dtype = c->x.t->dtype;
+    bool g = !c->g.t || (is_one_run(&c->g) && c->g.t->dtype == dtype);
+    bool same = g && is_one_run(&c->x) && is_one_run(&c->y) && c->y.t->dtype == dtype;
+    return same ? dtype : ac_opmath_dtype(c->opmath);
+}
+
+/* Whether the loops read or write an operand's memory; else a copy of it in `room`. */
+static bool is_in_place(const norm *c, const planes *p) {
+    return is_one_run(p) && p->t->dtype == c->dtype && !p->waiting;
+}
+
 /* The ways that a norm takes, as base/ways.def names them. */
 static void note_ways(const norm *c, bool flat) {
     if (flat) AC_WAY(channels_flat);
     if (c->pieces > 1) AC_WAY(channels_pieces);
+    else if (c->stack > 1) AC_WAY(channels_stacked);
     else AC_WAY(channels_planes);
-    if (is_one_run(&c->x)) AC_WAY(channels_in_place);
+    if (is_in_place(c, &c->x)) AC_WAY(channels_in_place);
     else AC_WAY(channels_gathered);
 }
 
@@ -72,11 +90,15 @@ static int open_norm(norm *c, const ac_tensor *x, const ac_tensor *g, const ac_t
     c->images = flat ? 1 : x->shape[0], c->positions = flat ? x->shape[0] : 1;
     for (int d = 2; d < x->ndim; d++) c->positions *= x->shape[d];
     c->depth = groups ? c->channels / groups : 1;
-    c->pieces = (c->positions + AC_TILE - 1) / AC_TILE;
+    c->pieces = ac_ceil_div(c->positions, AC_TILE);
     c->x = planes_of(x, flat), c->y = planes_of(y, flat);
+    bool alone = groups || !is_one_run(&c->x); /* channels-last, a block's lines of one image stay in the cache */
+    c->stack = alone ? 1 : ac_most(1, ac_least(c->images, AC_TILE / ac_most(c->positions, 1)));
+    c->stacks = ac_ceil_div(c->images, c->stack);
     if (g) c->g = planes_of(g, flat);
+    c->dtype = dtype_of(c), c->planes = &c->loops->planes[c->dtype];
     note_ways(c, flat);
-    int64_t sets = sets_of(c), parts = 2 * c->images * c->channels * c->pieces;
+    int64_t sets = sets_of(c), parts = 2 * c->stacks * c->channels * c->pieces;
     c->bytes = (size_t)(parts + 5 * sets + 3 * c->channels + 1) * sizeof(double);
     c->room = ac_alloc(c->bytes);
     if (!c->room) return -1;
@@ -100,19 +122,30 @@ static double number(const ac_tensor *t, int64_t i, double missing) {
 /* -- pieces -------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t image, channel, at, n; /* positions [at, at + n) of that plane */
+    int64_t image, images, channel, at, n; /* positions [at, at + n) of that plane in so many images */
     double *part;
 } piece;
 
-/* Calls act(address, stride, done, n) for the runs of neighbours in a piece: n positions from the done-th on. */
-#define EACH_RUN(p, q, act)                                                                                            \
+/* Those of each image are a row: n values, `row` elements from the row before. */
+typedef struct {
+    char *at;
+    int64_t row;
+} rows;
+
+static rows in_place(const planes *p, const piece *q) {
+    int64_t at = q->image * p->image_stride + q->channel * p->channel_stride + q->at;
+    return (rows){(char *)ac_data(p->t) + at * ac_itemsize(p->t->dtype), p->image_stride};
+}
+
+/* Calls act(address, stride, done, n) for the runs of neighbours in a row: n positions from the done-th on. */
+#define EACH_RUN(p, q, image, act)                                                                                     \
     do {                                                                                                               \
         const planes *p_ = (p);                                                                                        \
         int last_ = p_->positions.n - 1;                                                                               \
         int64_t item_ = ac_itemsize(p_->t->dtype), inner_ = last_ < 0 ? 1 : p_->positions.size[last_];                 \
         int64_t stride_ = last_ < 0 ? 1 : p_->positions.stride[last_];                                                 \
         char *plane_ =                                                                                                 \
-            (char *)ac_data(p_->t) + ((q)->image * p_->image_stride + (q)->channel * p_->channel_stride) * item_;      \
+            (char *)ac_data(p_->t) + ((image) * p_->image_stride + (q)->channel * p_->channel_stride) * item_;         \
         for (int64_t done_ = 0, n_; done_ < (q)->n; done_ += n_) {                                                     \
             int64_t in_ = ((q)->at + done_) % inner_;                                                                  \
             n_ = inner_ - in_ < (q)->n - done_ ? inner_ - in_ : (q)->n - done_;                                        \
@@ -120,48 +153,52 @@ typedef struct {
         }                                                                                                              \
     } while (0)
 
-static char *address_in(const planes *p, const piece *q) {
-    return (char *)ac_data(p->t) +
-           (q->image * p->image_stride + q->channel * p->channel_stride + q->at) * ac_itemsize(p->t->dtype);
-}
-
-/* A piece in opmath type: the tensor's own memory, or a copy in `room`. */
-static const void *read_piece(const norm *c, const planes *p, const piece *q, char *room) {
-    int64_t first = (q->image * c->channels + q->channel) * c->positions + q->at; /* in row-major order */
-    if (p->waiting) return ac_cpu_read_source(c->loops, p->waiting, first, q->n, room);
-    if (is_one_run(p)) return ac_read_run(c->loops, c->opmath, p->t->dtype, q->n, address_in(p, q), 1, room);
+/* To values of the loops' dtype. */
+static void read_row(const norm *c, const planes *p, const piece *q, int64_t image, char *to) {
+    int64_t first = (image * c->channels + q->channel) * c->positions + q->at; /* in row-major order */
 #define LOAD(from, stride, done, n)                                                                                    \
-    c->loops->load[p->t->dtype][c->opmath](n, from, stride, room + (done) * ac_opmath_bytes(c->opmath))
-    EACH_RUN(p, q, LOAD);
+    c->loops->load[p->t->dtype][c->opmath](n, from, stride, to + (done) * ac_itemsize(c->dtype))
+    if (p->waiting && p->waiting->dtype == c->dtype) p->waiting->read(p->waiting, first, q->n, to);
+    else if (p->waiting) (void)ac_cpu_read_source(c->loops, p->waiting, first, q->n, to);
+    else EACH_RUN(p, q, image, LOAD);
 #undef LOAD
-    return room;
 }
 
-static bool is_direct(const norm *c) { return is_one_run(&c->y) && c->y.t->dtype == ac_opmath_dtype(c->opmath); }
+/* A piece for the loops. */
+static rows read_piece(const norm *c, const planes *p, const piece *q, char *room) {
+    if (is_in_place(c, p)) return in_place(p, q);
+    int64_t bytes = q->n * ac_itemsize(c->dtype);
+    for (int64_t i = 0; i < q->images; i++) read_row(c, p, q, q->image + i, room + i * bytes);
+    return (rows){room, q->n};
+}
 
-static void write_piece(const norm *c, const piece *q, const char *values) {
+/* Where the loops leave a piece of the result, and, where that is `room`, on to memory. */
+static rows to_write(const norm *c, const piece *q, char *room) {
+    return is_in_place(c, &c->y) ? in_place(&c->y, q) : (rows){room, q->n};
+}
+static void written(const norm *c, const piece *q, const char *room) {
     const planes *p = &c->y;
+    int64_t item = ac_itemsize(c->dtype), row = q->n * item;
 #define STORE(to, stride, done, n)                                                                                     \
-    c->loops->store[c->opmath][p->t->dtype](n, values + (done) * ac_opmath_bytes(c->opmath), to, stride)
-    EACH_RUN(p, q, STORE);
+    c->loops->store[c->opmath][p->t->dtype](n, room + i * row + (done) * item, to, stride)
+    for (int64_t i = 0; i < q->images && !is_in_place(c, p); i++) EACH_RUN(p, q, q->image + i, STORE);
 #undef STORE
 }
 
 typedef void (*piece_fn)(const norm *c, const piece *q, char *room);
 
-/* Pieces that one thread takes in order: those of neighbouring images, positions and channels. */
+/* Pieces that one thread takes in order: those of neighbouring positions and channels. */
 typedef struct {
-    int64_t image, images, at, pieces, channel, channels;
+    int64_t stack, at, pieces, channel, channels;
 } unit;
 
 static void do_unit(const norm *c, const unit *u, piece_fn act, bool backwards, char *room) {
-    int64_t n = u->images * u->pieces;
-    for (int64_t k = 0; k < n; k++) {
-        int64_t i = backwards ? n - 1 - k : k, at = u->at + i % u->pieces;
-        piece q = {.image = u->image + i / u->pieces, .at = at * AC_TILE};
-        q.n = ac_least(c->positions - q.at, AC_TILE);
+    for (int64_t k = 0; k < u->pieces; k++) {
+        int64_t at = u->at + (backwards ? u->pieces - 1 - k : k);
+        piece q = {.image = u->stack * c->stack, .at = at * AC_TILE};
+        q.images = ac_least(c->images - q.image, c->stack), q.n = ac_least(c->positions - q.at, AC_TILE);
         for (q.channel = u->channel; q.channel < u->channel + u->channels; q.channel++) {
-            q.part = c->part + 2 * ((q.image * c->channels + q.channel) * c->pieces + at);
+            q.part = c->part + 2 * ((u->stack * c->channels + q.channel) * c->pieces + at);
             act(c, &q, room);
         }
     }
@@ -179,7 +216,7 @@ static void some_pieces(void *context, int64_t begin, int64_t end, char *room) {
     const norm *c = p->c;
     int64_t blocks = ac_ceil_div(c->channels, BLOCK);
     for (int64_t i = begin; i < end; i++) {
-        unit u = {i / c->pieces / blocks, 1, i % c->pieces, 1, i / c->pieces % blocks * BLOCK, BLOCK};
+        unit u = {i / c->pieces / blocks, i % c->pieces, 1, i / c->pieces % blocks * BLOCK, BLOCK};
         u.channels = ac_least(u.channels, c->channels - u.channel);
         do_unit(c, &u, p->first, false, room);
     }
@@ -189,8 +226,8 @@ enum { ROOM = 3 * AC_TILE * 8 };
 
 static int each_piece(const norm *c, piece_fn act) {
     passes p = {.c = c, .first = act};
-    int64_t work = BLOCK * ac_least(c->positions, AC_TILE);
-    return ac_for_range_with(c->images * c->pieces * ac_ceil_div(c->channels, BLOCK), AC_GRAIN_SLOW / (work + 1) + 1,
+    int64_t work = BLOCK * ac_least(c->stack * c->positions, AC_TILE);
+    return ac_for_range_with(c->stacks * c->pieces * ac_ceil_div(c->channels, BLOCK), AC_GRAIN_SLOW / (work + 1) + 1,
                              ROOM, some_pieces, &p);
 }
 
@@ -201,7 +238,7 @@ static void some_sets(void *context, int64_t begin, int64_t end, char *room) {
     int64_t blocks = ac_ceil_div(c->groups, p->sets);
     for (int64_t i = begin; i < end; i++) {
         int64_t image = i / blocks, first = i % blocks * p->sets, n = ac_least(p->sets, c->groups - first);
-        unit u = {image, 1, 0, c->pieces, first * c->depth, n * c->depth};
+        unit u = {image, 0, c->pieces, first * c->depth, n * c->depth};
         do_unit(c, &u, p->first, false, room);
         for (int64_t s = first; s < first + n; s++) p->join(c, image * c->groups + s);
         do_unit(c, &u, p->second, true, room);
@@ -224,32 +261,32 @@ static int each_set(const norm *c, piece_fn first, void (*join)(const norm *c, i
     return second ? each_piece(c, second) : 0;
 }
 
-/* What the first pass left of the pieces of a set's k-th plane, and how many planes it has. */
+/* What the first pass left of the pieces of a set's k-th plane or stack of planes, how many of these it has, and how
+ * many values piece i of it. */
 static const double *parts_of(const norm *c, int64_t set, int64_t k) {
-    int64_t image = c->groups ? set / c->groups : k, channel = c->groups ? set % c->groups * c->depth + k : set;
-    return c->part + 2 * (image * c->channels + channel) * c->pieces;
+    int64_t stack = c->groups ? set / c->groups : k, channel = c->groups ? set % c->groups * c->depth + k : set;
+    return c->part + 2 * (stack * c->channels + channel) * c->pieces;
 }
-static int64_t planes_in_set(const norm *c) { return c->groups ? c->depth : c->images; }
+static int64_t stacks_in_set(const norm *c) { return c->groups ? c->depth : c->stacks; }
+static int64_t values_in(const norm *c, int64_t k, int64_t i) {
+    int64_t images = c->groups ? 1 : ac_least(c->images - k * c->stack, c->stack);
+    return images * ac_least(c->positions - i * AC_TILE, AC_TILE);
+}
 
 /* -- forward ------------------------------------------------------------------------------------------------- */
 
-/* Mean, and the sum of squares around it. */
 static void measure(const norm *c, const piece *q, char *room) {
-    const void *x = read_piece(c, &c->x, q, room);
-    ac_total sum = {0, 0}, squares = {0, 0};
-    c->loops->fold[AC_FOLD_SUM][c->opmath](q->n, x, 0, &sum);
-    q->part[0] = sum.f / (double)q->n;
-    c->loops->fold[AC_FOLD_SUM_SQUARES][c->opmath](q->n, x, q->part[0], &squares);
-    q->part[1] = squares.f;
+    rows x = read_piece(c, &c->x, q, room);
+    c->planes->moments(q->images, q->n, x.at, x.row, q->part);
 }
 
 /* Joins the moments of a set's pieces, in order (Chan, Golub and LeVeque 1979). */
 static void join_moments(const norm *c, int64_t s) {
     double mean = 0, squares = 0, had = 0;
-    for (int64_t k = 0; k < planes_in_set(c); k++) {
+    for (int64_t k = 0; k < stacks_in_set(c); k++) {
         const double *part = parts_of(c, s, k);
         for (int64_t p = 0; p < c->pieces; p++, part += 2) {
-            double has = (double)ac_least(c->positions - p * AC_TILE, AC_TILE), apart = part[0] - mean;
+            double has = (double)values_in(c, k, p), apart = part[0] - mean;
             mean += apart * has / (had + has);
             squares += part[1] + apart * apart * had * has / (had + has);
             had += has;
@@ -258,17 +295,16 @@ static void join_moments(const norm *c, int64_t s) {
     c->mean[s] = mean, c->var[s] = squares / had, c->rstd[s] = 1 / sqrt(c->var[s] + c->eps);
 }
 
-static void normalize_to(const norm *c, const piece *q, char *room, void *y) {
+static void normalize_to(const norm *c, const piece *q, char *room, rows y) {
     int64_t s = set_of(c, q->image, q->channel);
-    const void *x = read_piece(c, &c->x, q, room);
-    c->loops->scale_shift[c->opmath](q->n, x, c->mean[s], c->rstd[s] * c->one[q->channel], c->two[q->channel], y);
+    rows x = read_piece(c, &c->x, q, room);
+    c->planes->scale(q->images, q->n, x.at, x.row, c->mean[s], c->rstd[s] * c->one[q->channel], c->two[q->channel],
+                     y.at, y.row);
 }
 
 static void normalize(const norm *c, const piece *q, char *room) {
-    bool direct = is_direct(c);
-    void *y = direct ? (void *)address_in(&c->y, q) : room + AC_TILE * 8;
-    normalize_to(c, q, room, y);
-    if (!direct) write_piece(c, q, y);
+    normalize_to(c, q, room, to_write(c, q, room + AC_TILE * 8));
+    written(c, q, room + AC_TILE * 8);
 }
 
 /* The result, left to whoever reads it. */
@@ -281,13 +317,13 @@ typedef struct {
 static void read_normalized(const ac_source *source, int64_t at, int64_t n, void *to) {
     const norm *c = &((const waiting_norm *)(const void *)source)->c;
     double room[AC_TILE], result[AC_TILE];
-    bool direct = ac_opmath_dtype(c->opmath) == source->dtype;
+    bool direct = c->dtype == source->dtype;
     char *y = direct ? to : (char *)result;
     for (int64_t done = 0, run; done < n; done += run) {
         int64_t plane = (at + done) / c->positions, from = (at + done) % c->positions;
-        piece q = {.image = plane / c->channels, .channel = plane % c->channels, .at = from};
+        piece q = {.image = plane / c->channels, .images = 1, .channel = plane % c->channels, .at = from};
         q.n = run = ac_least(n - done, c->positions - from);
-        normalize_to(c, &q, (char *)room, y + done * ac_opmath_bytes(c->opmath));
+        normalize_to(c, &q, (char *)room, (rows){y + done * ac_itemsize(c->dtype), 0});
     }
     if (!direct) c->loops->store[c->opmath][source->dtype](n, result, to, 1);
 }
@@ -370,14 +406,15 @@ int ac_cpu_group_norm(const ac_run *r) {
 
 /* The sums of g and of g (x - mean). */
 static void measure_gradient(const norm *c, const piece *q, char *room) {
-    const void *g = read_piece(c, &c->g, q, room), *x = read_piece(c, &c->x, q, room + AC_TILE * 8);
-    c->loops->centred_sums[c->opmath](q->n, g, x, c->mean[set_of(c, q->image, q->channel)], q->part);
+    rows g = read_piece(c, &c->g, q, room), x = read_piece(c, &c->x, q, room + AC_TILE * 8);
+    double mean = c->mean[set_of(c, q->image, q->channel)];
+    c->planes->sums(q->images, q->n, g.at, g.row, x.at, x.row, mean, q->part);
 }
 
 /* Of a set, the means of g w and of g w xhat, in `one` and `two`. */
 static void join_gradients(const norm *c, int64_t s) {
-    double count = (double)(c->positions * planes_in_set(c)), one = 0, two = 0;
-    for (int64_t k = 0; k < planes_in_set(c); k++) {
+    double count = (double)(c->positions * (c->groups ? c->depth : c->images)), one = 0, two = 0;
+    for (int64_t k = 0; k < stacks_in_set(c); k++) {
         const double *part = parts_of(c, s, k);
         double w = c->weight[c->groups ? s % c->groups * c->depth + k : s];
         for (int64_t p = 0; p < c->pieces; p++, part += 2)
@@ -390,10 +427,10 @@ static void join_gradients(const norm *c, int64_t s) {
 static void parameter_gradients(const norm *c, ac_tensor *dw, ac_tensor *db) {
     for (int64_t k = 0; k < c->channels; k++) {
         double dweight = 0, dbias = 0;
-        for (int64_t image = 0; image < c->images; image++) {
-            const double *part = c->part + 2 * (image * c->channels + k) * c->pieces;
+        for (int64_t i = 0; i < c->stacks; i++) {
+            const double *part = c->part + 2 * (i * c->channels + k) * c->pieces;
             for (int64_t p = 0; p < c->pieces; p++, part += 2)
-                dbias += part[0], dweight += part[1] * c->rstd[set_of(c, image, k)];
+                dbias += part[0], dweight += part[1] * c->rstd[set_of(c, i, k)];
         }
         ac_write_double(ac_data(dw), dw->dtype, k, dweight);
         ac_write_double(ac_data(db), db->dtype, k, dbias);
@@ -402,17 +439,16 @@ static void parameter_gradients(const norm *c, ac_tensor *dw, ac_tensor *db) {
 
 /* rstd (g w - one - xhat two), or rstd g w where the statistics are fixed: an infinity in x is not looked at */
 static void propagate(const norm *c, const piece *q, char *room) {
-    bool direct = is_direct(c);
     int64_t s = set_of(c, q->image, q->channel);
     double rstd = c->rstd[s], scale = rstd * c->weight[q->channel];
-    const void *g = read_piece(c, &c->g, q, room);
-    void *dx = direct ? (void *)address_in(&c->y, q) : room + 2 * AC_TILE * 8;
-    if (c->fixed) c->loops->scale_shift[c->opmath](q->n, g, 0, scale, 0, dx);
+    rows g = read_piece(c, &c->g, q, room), dx = to_write(c, q, room + 2 * AC_TILE * 8);
+    if (c->fixed) c->planes->scale(q->images, q->n, g.at, g.row, 0, scale, 0, dx.at, dx.row);
     else {
-        const void *x = read_piece(c, &c->x, q, room + AC_TILE * 8);
-        c->loops->mix[c->opmath](q->n, g, x, scale, c->mean[s], -rstd * rstd * c->two[s], -rstd * c->one[s], dx);
+        rows x = read_piece(c, &c->x, q, room + AC_TILE * 8);
+        c->planes->mix(q->images, q->n, g.at, g.row, x.at, x.row, scale, c->mean[s], -rstd * rstd * c->two[s],
+                       -rstd * c->one[s], dx.at, dx.row);
     }
-    if (!direct) write_piece(c, q, dx);
+    written(c, q, room + 2 * AC_TILE * 8);
 }
 
 /* g, x, mean, rstd, weight give dx, dweight, dbias. */
