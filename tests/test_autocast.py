@@ -167,6 +167,40 @@ def test_forward_rounds_once(torch):
         assert (got.double() - want).abs().max().item() <= ampc.finfo(dtype).eps * want.abs().max().item() * 0.51
 
 
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.filterwarnings("ignore:mse_loss")
+@pytest.mark.parametrize("shape", [(8, 5), (5,), (8, 1)], ids=str)  # of x; the target is [8, 5]
+def test_mse_loss_reads_16_bits_in_place(dtype, shape):
+    """No cast of operands or gradients; the loss is float32, and each gradient is rounded once, to its operand's dtype."""
+    x, t = ampc.randn(*shape).to(dtype).requires_grad_(), ampc.randn(8, 5, requires_grad=True)
+    with ampc.explain() as seen:
+        with ampc.autocast(DEVICE, dtype=dtype):
+            loss = F.mse_loss(x, t)
+        dx, dt = ampc.autograd.grad(loss, (x, t), create_graph=False, retain_graph=True)
+    assert not seen.casts or shape != (8, 5)
+    assert (loss.dtype, dx.dtype, dt.dtype) == (ampc.float32, dtype, ampc.float32)
+    wide = [v.detach().double().requires_grad_() for v in (x, t)]
+    want = F.mse_loss(*wide)
+    slopes = ampc.autograd.grad(want, wide, create_graph=True)
+    graphed = ampc.autograd.grad(loss, (x, t), create_graph=True)
+    for got, exact in [(loss, want), *zip((dx, dt), slopes), *zip(graphed, slopes)]:
+        assert (got.double() - exact).abs().max().item() <= ampc.finfo(got.dtype).eps * exact.abs().max().item()
+
+
+@pytest.mark.parametrize("other", [*HALF, ampc.float32, ampc.float64], ids=str)
+def test_mse_loss_under_autocast_is_as_wide_as_its_operands(other):
+    x, t = ampc.randn(3).to(ampc.bfloat16).requires_grad_(), ampc.randn(3).to(other).requires_grad_()
+    wide = ampc.float64 if other is ampc.float64 else ampc.float32
+    for reduction in ("mean", "none"):
+        with ampc.autocast(DEVICE, dtype=ampc.bfloat16):
+            losses = F.mse_loss(x, t, reduction=reduction), F.mse_loss(t, x, reduction=reduction)
+        assert [loss.dtype for loss in losses] == [wide, wide]
+        assert [g.dtype for g in ampc.autograd.grad(losses[0].sum(), (x, t))] == [ampc.bfloat16, other]
+    with ampc.autocast(DEVICE, dtype=ampc.bfloat16):
+        loss = F.mse_loss(x, t * 1)  # what backward keeps is not narrowed
+    assert loss.dtype is wide
+
+
 def test_double_backward_through_autocast():
     x, w = ampc.rand(3, 4, requires_grad=True), ampc.rand(2, 4, requires_grad=True)
     with ampc.autocast(DEVICE, dtype=ampc.bfloat16):

@@ -250,6 +250,25 @@ def test_bits_of_a_training(name, dtype):
         assert len(seen) == 1
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(8192 * 5 + 77,), (41, 1000), (1000, 41)], ids=str)
+def test_bits_of_elements_that_threads_share_while_they_are_awake(shape, dtype):
+    """They share less work then, right after a product that both had a part in."""
+    ampc.manual_seed(5)
+    x, y = ampc.randn(*shape).to(dtype), ampc.randn(*shape).to(dtype)
+    wide, weight = ampc.randn(300, 300), ampc.randn(300, 300)
+    calls = [lambda: x.exp(), lambda: x * y, lambda: F.relu(x), lambda: F.gelu(x), lambda: x.t().tanh() if x.ndim == 2 else x[1:].tanh(),
+             lambda: x.to(ampc.float32), lambda: F.mse_loss(x.float(), y.float()), lambda: F.mse_loss(x.t().float(), y.t().float()),
+             lambda: x[..., 1:] + y[..., :-1]]
+    with machine(*CACHES[0], threads=1):
+        alone = [digest([call()]) for call in calls]
+    with machine(*CACHES[0], threads=2):
+        for call, want in zip(calls, alone):
+            for _ in range(20):
+                wide @ weight
+                assert digest([call()]) == want
+
+
 if __name__ == "__main__":
     print(json.dumps([{f"{part}, {dtype}": value for (part, dtype), value in bits(name).items()} for name in sys.argv[1:]]))
 

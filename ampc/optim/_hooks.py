@@ -33,7 +33,10 @@ def has_step_hooks(optimizer: Any) -> bool:
 
 def before_step(optimizer: Any, args: tuple, kwargs: dict) -> Tuple[tuple, dict]:
     """Calls the hooks before a step; gives its arguments, the optimizer the first, as they leave them."""
-    for hook in [*_global_optimizer_pre_hooks.values(), *_hooks_of(optimizer, "_optimizer_step_pre_hooks")]:
+    own = getattr(optimizer, "_optimizer_step_pre_hooks", None)
+    if not (own or _global_optimizer_pre_hooks):
+        return args, kwargs
+    for hook in [*_global_optimizer_pre_hooks.values(), *(own or {}).values()]:
         changed = hook(optimizer, args, kwargs)
         if changed is None:
             continue
@@ -46,8 +49,10 @@ def before_step(optimizer: Any, args: tuple, kwargs: dict) -> Tuple[tuple, dict]
 
 def after_step(optimizer: Any, args: tuple, kwargs: dict) -> None:
     """Calls the hooks after a step."""
-    for hook in [*_hooks_of(optimizer, "_optimizer_step_post_hooks"), *_global_optimizer_post_hooks.values()]:
-        hook(optimizer, args, kwargs)
+    own = getattr(optimizer, "_optimizer_step_post_hooks", None)
+    if own or _global_optimizer_post_hooks:
+        for hook in [*(own or {}).values(), *_global_optimizer_post_hooks.values()]:
+            hook(optimizer, args, kwargs)
 
 
 class HasHooks:

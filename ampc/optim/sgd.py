@@ -45,8 +45,8 @@ class SGD(Optimizer):
                  extras_of(params, states, group["rounding"]), self._zero_along)
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        numbers = {name: float(group[name]) for name in ("lr", "momentum", "dampening", "weight_decay")}
-        return {**numbers, "nesterov": group["nesterov"], "maximize": group["maximize"]}
+        return {"lr": float(group["lr"]), "momentum": float(group["momentum"]), "dampening": float(group["dampening"]),
+                "weight_decay": float(group["weight_decay"]), "nesterov": group["nesterov"], "maximize": group["maximize"]}
 
     def _can_zero(self) -> bool:
         return type(self)._step_group is SGD._step_group

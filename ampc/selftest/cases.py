@@ -38,6 +38,8 @@ PRODUCTS = [
     case("product", product, "product_no_depth", m=5, k=0, n=7),
     case("product", product, "product_k_blocks", m=20, k=Border("product_k_blocks", 16, 4096, 16), n=20),
     case("product, deep", product, "product_spans", m=20, k=6200, n=20, backward=False),
+    case("product, deep", product, "product_deep", threads=2, m=70, k=1100, n=60, a_turned=True),
+    case("product, deep", product, "product_deep", threads=2, m=1100, k=60, n=70),
     case("product", product, "product_threads", threads=2, m=160, k=Border("product_threads", 64, 512, 32), n=256),
     case("product", product, "product_smaller_blocks", threads=2, m=320, k=80, n=320),
     case("product", product, "product_blocks", m=40, k=24, n=Border("product_blocks", 32, 16384, 32), backward=False),

@@ -124,7 +124,7 @@ int ac_autocast_make_plan(ac_op op, ac_tensor *const *in, int n, const void *att
 }
 
 ac_dtype ac_autocast_input_dtype(const ac_autocast_plan *plan, const ac_tensor *t) {
-    bool narrows = plan->low && ac_itemsize(t->dtype) > ac_itemsize(plan->to);
+    bool narrows = plan->low && ac_is_half(plan->to) && ac_itemsize(t->dtype) > ac_itemsize(plan->to);
     bool casts = plan->casts && (!plan->halves || ac_is_half(t->dtype));
     return is_float(t) && (narrows || casts) ? plan->to : t->dtype;
 }

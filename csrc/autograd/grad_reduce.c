@@ -177,18 +177,25 @@ FORMULA(log_softmax) {
 
 /* -- losses --------------------------------------------------------------------------------------------- */
 
+/* The gradient of x where the loss is `scale` times the sum of (x - y) ** 2, in x's dtype. */
+static T mse_slope(ac_formula *c, T x, T y, double scale) {
+    ac_scratch *s = &c->scratch;
+    ac_attrs_value factor = {.value = {.kind = AC_FLOAT, .f = 2 * scale}};
+    if (!c->graph) return ac_c_call(s, AC_OP_mse_backward, &factor, 3, G, x, y);
+    if (x->dtype == AC_bool) x = ac_c_cast(s, x, y->dtype);
+    if (y->dtype == AC_bool) y = ac_c_cast(s, y, x->dtype);
+    return MUL(TIMES(G, 2 * scale), SUB(ac_c_wide(s, x), y));
+}
+
 FORMULA(mse_loss) {
     ATTR(reduction);
     T x = SAVED(0), target = SAVED(1);
     if (!x || !target) return -1;
     ac_dims shape = ac_shape_of(x), other = ac_shape_of(target);
     if (ac_dims_broadcast(&shape, &other, "mse_loss") < 0) return -1;
-    double n = a->reduction == AC_REDUCE_MEAN ? (double)ac_dims_numel(&shape) : 1;
-    ac_attrs_value factor = {.value = {.kind = AC_FLOAT, .f = 2 / n}};
-    T g = c->graph ? MUL(TIMES(G, 2 / n), SUB(x, target->dtype == AC_bool ? ac_c_cast(s, target, x->dtype) : target))
-                   : ac_c_call(s, AC_OP_mse_backward, &factor, 3, G, x, target);
-    GIVE(0, g);
-    if (WANTS(1)) ac_f_give(c, 1, UN(neg, g));
+    double scale = a->reduction == AC_REDUCE_MEAN ? 1 / (double)ac_dims_numel(&shape) : 1;
+    GIVE(0, mse_slope(c, x, target, scale));
+    GIVE(1, mse_slope(c, target, x, scale));
     DONE;
 }
 

@@ -151,6 +151,10 @@ void ac_pool_around_fork(ac_fork_moment moment) {
     pool.start = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
+bool ac_workers_awake(void) {
+    return atomic_load(&pool.running) > 0 && atomic_load_explicit(&pool.sleepers, memory_order_relaxed) == 0;
+}
+
 int ac_num_threads(void) {
     int n = atomic_load(&pool.threads);
     if (n > 0) return n;

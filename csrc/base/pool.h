@@ -10,6 +10,7 @@
 
 #include "base/fork.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* `thread` tells the threads of one job apart: 0 is the caller, others are below the job's `threads`. */
@@ -17,6 +18,9 @@ typedef void (*ac_chunk_fn)(void *context, int64_t chunk, int thread);
 
 /* Calls fn(context, 0..chunks-1), each once, on at most `threads` threads, and returns when all are done. */
 void ac_parallel(int64_t chunks, int threads, ac_chunk_fn fn, void *context);
+
+/* Whether the other threads spin for work (see LINGER_US), so that giving them some takes less than 1 us, not 5. */
+bool ac_workers_awake(void);
 
 /* How many threads work, the caller included. At first OMP_NUM_THREADS, else the cores that the
  * affinity mask and the control group's CPU quota leave. */

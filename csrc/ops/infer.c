@@ -213,6 +213,12 @@ static int refuse_dtype(const ac_infer *i, ac_op op) {
     }
 }
 
+/* The gradient of x is rounded to its dtype right away, unless it is to be summed over what x was broadcast to. */
+static void mse_backward_dtype(ac_infer *i) {
+    ac_dims x = ac_shape_of(i->in[1]);
+    if (ac_is_floating(i->in[1]->dtype) && ac_dims_equal(&x, &i->out[0].shape)) i->out[0].dtype = i->in[1]->dtype;
+}
+
 int ac_infer_pointwise(ac_infer *i) {
     ac_op op = (ac_op)(i->info - ac_ops);
     AC_TRY(refuse_inputs(i, op));
@@ -227,6 +233,7 @@ int ac_infer_pointwise(ac_infer *i) {
         ac_dims shape = ac_shape_of(i->in[k]);
         AC_TRY(ac_dims_broadcast(&out->shape, &shape, i->info->shown));
     }
+    if (op == AC_OP_mse_backward) mse_backward_dtype(i);
     return op == AC_OP_clamp ? clamp_dtype(i) : 0;
 }
 

@@ -10,6 +10,7 @@ int ac_infer_loss_pair(ac_infer *i) {
     ac_dims shape = ac_shape_of(i->in[0]), target = ac_shape_of(i->in[1]);
     AC_TRY(ac_dims_broadcast(&shape, &target, i->info->shown));
     i->compute = ac_result_type(i->in, 2);
+    if (i->low != AC_NO_DTYPE) i->compute = ac_promote(i->compute, (ac_dtype)i->low);
     if (!ac_is_floating(i->compute)) AC_TRY(ac_need_floating(i, 0));
     i->out[0] = (ac_spec){i->compute, a->reduction == AC_REDUCE_NONE ? shape : (ac_dims){0}, AC_CPU};
     return 0;

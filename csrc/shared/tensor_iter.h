@@ -33,6 +33,17 @@ void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context);
  * computes this many additions, or exponentials. */
 enum { AC_GRAIN = 65536, AC_GRAIN_SLOW = 32768 };
 
+/* What is worth sharing instead of `grain` elements while other threads are awake, for loops that compute the same bits
+ * in chunks of any whole number of AC_LEAST_GRAIN elements. */
+enum { AC_LEAST_GRAIN = 8192 };
+static inline int64_t ac_grain_now(int64_t grain) {
+    return ac_workers_awake() ? ac_most(grain / 4, AC_LEAST_GRAIN) : grain;
+}
+/* The same for runs over an iterator's elements, whose borders are those of rows where it has several dimensions. */
+static inline int64_t ac_iter_grain_now(const ac_iter *it, int64_t grain) {
+    return it->ndim == 1 ? ac_grain_now(grain) : grain;
+}
+
 /* For long loops on one thread: whether to give up at their i-th turn, asked now and then. */
 static inline bool ac_stop_at(int64_t i) { return (i & 0x3FFF) == 0x3FFF && ac_poll(); }
 

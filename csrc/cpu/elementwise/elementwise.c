@@ -122,7 +122,7 @@ static int run_bits(const ac_run *r, ac_bits_fn bits) {
     bits_call c = {r, bits};
     AC_WAY(bits_as_they_are);
     ac_cpu_note_loops(ac_cpu_loops());
-    ac_for_range(r->out[0]->numel, AC_GRAIN, bits_range, &c);
+    ac_for_range(r->out[0]->numel, ac_grain_now(AC_GRAIN), bits_range, &c);
     return 0;
 }
 
@@ -156,7 +156,7 @@ int ac_cpu_pointwise(const ac_run *r) {
     if (r->waiting) ac_iter_init(&it, &shape, operands, r->n_in + 1); /* a source is read in row-major order */
     else ac_iter_init_by_memory(&it, operands, r->n_in + 1);
     bool slow = ac_ops[r->op].result == AC_RESULT_FLOAT;
-    ac_iter_run(&it, slow ? AC_GRAIN_SLOW : AC_GRAIN, point_run, &c);
+    ac_iter_run(&it, ac_iter_grain_now(&it, slow ? AC_GRAIN_SLOW : AC_GRAIN), point_run, &c);
     return 0;
 }
 
@@ -195,7 +195,7 @@ void ac_cpu_copy_into(ac_tensor *to, const ac_tensor *from) {
     ac_tensor *operands[2] = {to, (ac_tensor *)(uintptr_t)from};
     ac_iter it;
     ac_iter_init_by_memory(&it, operands, 2);
-    ac_iter_run(&it, AC_GRAIN, copy_run, &c);
+    ac_iter_run(&it, ac_iter_grain_now(&it, AC_GRAIN), copy_run, &c);
 }
 
 int ac_cpu_copy(const ac_run *r) {

@@ -30,7 +30,7 @@ static void write_runs(void *context, int64_t begin, int64_t end) {
 
 void ac_cpu_compute(ac_source *s, const ac_tensor *result) {
     writing w = {s, ac_data(result), result->numel};
-    ac_for_range(ac_ceil_div(w.numel, AC_SOURCE_RUN), AC_GRAIN / AC_SOURCE_RUN, write_runs, &w);
+    ac_for_range(ac_ceil_div(w.numel, AC_SOURCE_RUN), ac_grain_now(AC_GRAIN) / AC_SOURCE_RUN, write_runs, &w);
     s->computed = true;
 }
 

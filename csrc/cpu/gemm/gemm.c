@@ -477,6 +477,7 @@ int ac_gemm_run(const ac_gemm_call *g) {
     if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
     int64_t work = work_of(g);
     int threads = work >= worth_threads(g) && !g->alone ? ac_num_threads() : 1;
+    if (work >= worth_threads(g) && ac_gemm_is_deep(g)) return ac_gemm_run_deep(g);
     if (g->batch == 1) return run_one(g, threads);
     if (threads == 1) { /* many small ones: each on one thread */
         AC_WAY(product_batch_dealt);

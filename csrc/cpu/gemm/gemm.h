@@ -30,6 +30,10 @@ enum { AC_THIN_LANES = 16 }; /* of the operand that is small, at most */
 bool ac_gemm_is_thin(const ac_gemm_call *call);
 int ac_gemm_run_thin(const ac_gemm_call *call, int threads) AC_CHECKED;
 
+/* Whether threads share the depth k, because the result is small beside it, and that (deep.c). */
+bool ac_gemm_is_deep(const ac_gemm_call *call);
+int ac_gemm_run_deep(const ac_gemm_call *call) AC_CHECKED;
+
 /* The same, of float64 too: one product on the calling thread then, c float64, alpha 1, beta 0 or 1, nothing added. */
 int ac_gemm_run_any(const ac_gemm_call *call) AC_CHECKED;
 

@@ -11,10 +11,10 @@ typedef struct {
     const ac_loops *loops;
     ac_opmath opmath;
     ac_dtype dtypes[2];
-    double *sums; /* one a chunk */
+    double *sums; /* one for each AC_LEAST_GRAIN elements */
 } mse_call;
 
-/* Chunks begin at multiples of AC_GRAIN, so `first` tells which one this is. */
+/* Chunks begin at multiples of AC_LEAST_GRAIN, so `first` tells whose sum a tile is part of. */
 static void mse_run(void *context, int64_t n, char *const *data, const int64_t *strides, int64_t first) {
     const mse_call *c = context;
     double x[AC_TILE], y[AC_TILE], d[AC_TILE];
@@ -29,7 +29,7 @@ static void mse_run(void *context, int64_t n, char *const *data, const int64_t *
         c->loops->point[AC_OP_sub][c->opmath](run, in, d, &one);
         ac_total total = {0, 0};
         c->loops->fold[AC_FOLD_SUM_SQUARES][c->opmath](run, d, 0, &total);
-        c->sums[(first + at) / AC_GRAIN] += total.f;
+        c->sums[(first + at) / AC_LEAST_GRAIN] += total.f;
     }
 }
 
@@ -51,10 +51,10 @@ int ac_cpu_mse_loss(const ac_run *r) {
         .loops = ac_cpu_loops(), .opmath = ac_opmath_of(r->compute), .dtypes = {r->in[0]->dtype, r->in[1]->dtype}};
     ac_iter it;
     ac_iter_init(&it, &shape, r->in, 2);
-    int64_t chunks = it.numel / AC_GRAIN + 1;
+    int64_t chunks = it.numel / AC_LEAST_GRAIN + 1;
     c.sums = ac_calloc((size_t)chunks * sizeof(double));
     if (!c.sums) return -1;
-    ac_iter_run(&it, AC_GRAIN, mse_run, &c);
+    ac_iter_run(&it, ac_iter_grain_now(&it, AC_GRAIN), mse_run, &c);
     double total = 0;
     for (int64_t i = 0; i < chunks; i++) total += c.sums[i];
     ac_free(c.sums, (size_t)chunks * sizeof(double));
