@@ -444,3 +444,11 @@ def test_a_bool_factor_of_bools_and_a_quotient_with_a_fraction():
 
 def test_a_sort_without_a_word_about_its_stability():
     assert ampc.sort(ampc.tensor([2.0, 1.0]), stable=None).indices.tolist() == ampc.tensor([2.0, 1.0]).sort(stable=None).indices.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("dtype, pairs", [("int8", [(127, -128), (-128, 127), (5, 7)]), ("uint8", [(255, 1), (1, 255), (0, 2)]),
+                                          ("int64", [(2**62, -(2**62)), (2**63 - 1, -(2**63))]), ("bool", [(True, False), (False, True)])])
+@pytest.mark.parametrize("rtol, atol", [(0, 2.5), (0.5, 0.5), (0.0, 0.0), (0, 1)])
+def test_whole_numbers_far_apart_are_not_close(torch, dtype, pairs, rtol, atol):
+    got, want = (lib.isclose(*(lib.tensor(side, dtype=getattr(lib, dtype)) for side in zip(*pairs)), rtol=rtol, atol=atol) for lib in (ampc, torch))
+    assert got.tolist() == want.tolist() == [abs(a - b) <= atol + rtol * abs(b) for a, b in pairs]
