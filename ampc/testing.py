@@ -33,7 +33,7 @@ def assert_close(actual: Any, expected: Any, *, rtol: Optional[float] = None, at
                  check_stride: bool = False, msg: Union[str, Callable[[str], str], None] = None) -> None:
     """Raises AssertionError unless |actual - expected| <= atol + rtol |expected|, element by element.
 
-    Both may be Tensors, NumPy arrays, numbers, or sequences and mappings of them. By default ``rtol`` is 1e-3 for float16, 1.6e-2 for
+    Both may be Tensors, NumPy arrays, numbers, None, or sequences and mappings of them. By default ``rtol`` is 1e-3 for float16, 1.6e-2 for
     bfloat16, 1.3e-6 for float32 and 1e-7 for float64. ``atol`` is 1e-5, and 1e-7 for float64. Both are 0 for integers.
 
     Args:
@@ -56,6 +56,8 @@ def assert_close(actual: Any, expected: Any, *, rtol: Optional[float] = None, at
 def _difference(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool, checks: List[str], at: str) -> str:
     """What is wrong; '' where nothing is. ``at``: the way to this item."""
     where = f"{at}: " if at else ""
+    if a is None or b is None:
+        return "" if a is b else f"{where}{a}, expected {b}"
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         if set(a) != set(b):
             return f"{where}the keys differ: {sorted(map(str, set(a) ^ set(b)))} are on one side only"
@@ -127,9 +129,12 @@ def make_tensor(*shape: Any, dtype: _C.dtype, device: Any, low: Optional[float] 
         noncontiguous: with gaps between the values in memory, where there is more than one.
         exclude_zero: the smallest positive number in place of 0; of integers and bool 1.
 
-    ValueError for limits that are nan or leave nothing to draw, and for gradients of integers; and where both ``noncontiguous`` and
+    ValueError for limits that are nan or leave nothing to draw (of floating point equal ones give one value, and a FutureWarning), and for gradients of integers; and where both ``noncontiguous`` and
     ``memory_format`` are given."""
     sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    if low is not None and low == high and dtype.is_floating_point:
+        warn(f"make_tensor: between equal limits lies nothing to draw, so all values are {low}; use full", FutureWarning)
+        return make.full(sizes, low, dtype=dtype, device=device, requires_grad=requires_grad)
     first, last = _limits(dtype, low, high)
     if requires_grad and not dtype.is_floating_point:
         raise ValueError(f"make_tensor: only floating point and complex tensors have gradients, got requires_grad=True and {dtype}")
@@ -137,6 +142,7 @@ def make_tensor(*shape: Any, dtype: _C.dtype, device: Any, low: Optional[float] 
         raise ValueError(f"make_tensor: give `noncontiguous` or `memory_format`, one of them, got True and {memory_format}")
     if dtype.is_floating_point:
         t = (make.rand(*sizes, dtype=_C.float64, device=device) * (last - first) + first).to(dtype)
+        t[t >= last] = first  # rounded up to the limit, which none reaches
     else:
         t = make.randint(math.ceil(first), math.ceil(last), sizes, dtype=_C.int64, device=device).to(dtype)
     if exclude_zero:

@@ -1,5 +1,8 @@
 """Makers of tensors, against torch's."""
 
+import array
+
+import numpy as np
 import pytest
 
 import ampc
@@ -39,3 +42,86 @@ def test_a_size_alone_is_a_size_and_a_tuple_is_values():
         size = lib.ones(2, 3).shape
         assert all(tuple(make(size).shape) == (2, 3) for make in (lib.FloatTensor, lib.LongTensor, lib.Tensor, lib.ones(1).new))
         assert lib.FloatTensor((2, 3)).tolist() == lib.Tensor((2, 3)).tolist() == [2, 3]
+
+
+ROWS = {"arange": lambda lib, **k: lib.arange(4, **k), "linspace": lambda lib, **k: lib.linspace(0, 3, 4, **k),
+        "logspace": lambda lib, **k: lib.logspace(0, 3, 4, base=2, **k), "range": lambda lib, **k: lib.range(0, 3, **k)}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.filterwarnings("ignore")  # range is deprecated
+def test_a_row_of_numbers_fills_a_view_that_has_as_many_elements(torch, name):
+    seen = []
+    for lib in (ampc, torch):
+        x = lib.full((2, 3), -1.0)
+        view = x.narrow(1, 1, 2)
+        assert ROWS[name](lib, out=view) is view
+        seen.append((tuple(view.shape), x.tolist()))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones", "full", "arange"])
+def test_the_dtype_is_that_of_out(torch, name):
+    got, want = (MAKERS[name](lib, out=lib.empty(0, dtype=lib.int32)) for lib in (ampc, torch))
+    assert got.dtype == ampc.int32 and got.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if "fft" not in name])
+def test_another_dtype_than_that_of_out_is_refused(torch, name):
+    for lib in (ampc, torch):
+        with pytest.raises(RuntimeError):
+            MAKERS[name](lib, dtype=lib.float64, out=lib.empty(0))
+
+
+@pytest.mark.parametrize("dtype, most", [("uint8", 256), ("int8", 128), ("bfloat16", 257), ("float16", 2049)])
+def test_a_permutation_needs_a_dtype_that_holds_its_numbers(dtype, most):
+    kind = getattr(ampc, dtype)
+    assert sorted(ampc.randperm(most, dtype=kind).tolist()) == list(range(most))
+    with pytest.raises(RuntimeError, match="does not hold all whole numbers below"):
+        ampc.randperm(most + 2, dtype=kind)
+
+
+def test_draws_beyond_the_dtype_are_refused(torch):
+    for lib in (ampc, torch):
+        for draw in (lambda: lib.randint_like(lib.ones(3, dtype=lib.uint8), 0, 300), lambda: lib.empty(3).uniform_(-3e38, 3e38),  # noqa: B023
+                     lambda: lib.empty(3, dtype=lib.float16).uniform_(-7e4, 0), lambda: lib.normal(lib.zeros(1), -1.0)):  # noqa: B023
+            with pytest.raises(RuntimeError):
+                draw()
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64, -(2**70), 3 * 2**100])
+def test_whole_numbers_beyond_64_bits_are_floating_point_ones(torch, number):
+    for dtype in ("float32", "float64", "bool"):
+        for data in (number, [number, 1]):
+            got, want = (lib.tensor(data, dtype=getattr(lib, dtype)).tolist() for lib in (ampc, torch))
+            assert got == want
+    with pytest.raises(OverflowError):
+        ampc.tensor(number)
+
+
+BUFFERS = {"bytearray": lambda: bytearray(range(16)), "array": lambda: array.array("f", [1, 2]),
+           "memoryview": lambda: memoryview(np.arange(8, dtype=np.float16))}
+
+
+@pytest.mark.parametrize("dtype", [None, "float16", "int16"])
+@pytest.mark.parametrize("name", BUFFERS)
+def test_asarray_reads_the_bytes_of_a_buffer(torch, name, dtype):
+    buffer = BUFFERS[name]()
+    got, want = (lib.asarray(buffer, dtype=dtype and getattr(lib, dtype)) for lib in (ampc, torch))
+    assert str(got.dtype).split(".")[-1] == str(want.dtype).split(".")[-1] and got.tolist() == want.tolist()
+    got[0] = 5
+    assert want[0] == 5  # one memory
+    copy = ampc.asarray(buffer, dtype=got.dtype, copy=True)
+    copy[0] = 6
+    assert want[0] == 5
+
+
+def test_asarray_shares_or_copies_as_asked(torch):
+    ones = np.ones(3)
+    assert ampc.asarray(ones, copy=False).data_ptr() == ones.ctypes.data
+    assert ampc.asarray(ones, copy=True).data_ptr() != ones.ctypes.data
+    there = torch.ones(3)
+    assert ampc.asarray(there, copy=False).data_ptr() == ampc.asarray(torch.utils.dlpack.to_dlpack(there)).data_ptr() == there.data_ptr()
+    for obj, dtype in ((ones, ampc.float32), ([1.0], None), (3, None), (np.float32(3), None), (there, ampc.float64)):
+        with pytest.raises(ValueError, match="copy"):
+            ampc.asarray(obj, dtype=dtype, copy=False)

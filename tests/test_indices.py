@@ -427,3 +427,13 @@ def test_a_number_beyond_the_dtype_is_searched_for_as_an_infinity(dtype):
         numbers = (1e300, -1e300, 7e4, 0.5, 3, float("inf"), float("-inf"), float("nan"))
         return [(lib.searchsorted(rows, n, right=r).item(), lib.bucketize(n, rows, right=r).item()) for n in numbers for r in (False, True)]
     assert run(torch) == run(ampc)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.filterwarnings("ignore")  # both say that masks should be bool
+def test_a_mask_of_bytes_is_written_at(accumulate):
+    seen = []
+    for lib in (ampc, torch):
+        x, mask = lib.ones(3, 2), lib.tensor([1, 0, 1], dtype=lib.uint8)
+        seen.append(x.index_put_((mask,), x[mask] * 3, accumulate=accumulate).tolist())
+    assert seen[0] == seen[1]

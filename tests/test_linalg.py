@@ -263,3 +263,11 @@ def test_a_normal_distribution_takes_values_of_another_dtype(torch):
         d.log_prob(x).backward()
         seen.append((float(d.log_prob(x.detach())), *x.grad.tolist()))
     assert np.allclose(seen[0], seen[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [[], (0, 1, 2)])
+@pytest.mark.parametrize("order", [None, 2, "fro"])
+def test_a_norm_is_over_1_or_2_dimensions(torch, order, dim):
+    for lib in (ampc, torch):
+        with pytest.raises(RuntimeError):
+            lib.linalg.norm(lib.ones(2, 3, 4), order, dim=dim)

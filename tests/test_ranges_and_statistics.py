@@ -252,3 +252,8 @@ def test_histograms_of_points(torch):
 def test_histograms_that_are_refused(call):
     with pytest.raises(RuntimeError, match="histogram"):
         call(ampc.arange(1.0, 5))
+
+
+def test_histograms_are_named_as_torchs(torch):
+    for name, make in (("histogram", lambda lib: lib.histogram(lib.ones(3), 2)), ("histogramdd", lambda lib: lib.histogramdd(lib.ones(3, 2), [2, 2]))):
+        assert type(make(ampc)).__name__ == type(make(torch)).__name__ == name

@@ -357,3 +357,16 @@ def test_squeeze_of_no_dimensions():
     x = ampc.ones(1, 2, 1)
     assert x.squeeze(()).shape == (1, 2, 1) and ampc.squeeze(x, []).shape == (1, 2, 1) and x.squeeze().shape == (2,)
     assert ampc.sum(x, ()).shape == ()  # reductions take no dimensions for all, as torch's do
+
+
+@pytest.mark.parametrize("dim", [0, 1, -3])
+def test_dim_means_nothing_where_nothing_is_joined(torch, dim):
+    seen = []
+    for lib in (ampc, torch):
+        x = lib.empty(0, requires_grad=True)
+        y = lib.cat([x, lib.empty(0)], dim)
+        y.sum().backward()
+        seen.append((tuple(y.shape), tuple(x.grad.shape)))
+    assert seen[0] == seen[1]
+    with pytest.raises(IndexError):
+        ampc.cat([ampc.empty(0), ampc.ones(2)], 1)

@@ -427,3 +427,20 @@ def test_a_device_has_one_index_from_0():
         with pytest.raises(RuntimeError, match="index"):
             ampc.device(*wrong)
     assert ampc.device("cuda", 1) == ampc.device("cuda:1") == ampc.device(1)
+
+
+FUNCTIONS = {"of one": lambda t: np.sqrt(t), "of two": lambda t: np.add(t, np.ones(2)), "a comparison": lambda t: np.greater(t, 2.0),
+             "of two results": lambda t: np.divmod(t, 3.0), "a reduction": lambda t: np.add.reduce(t), "of 0 dimensions": lambda t: np.exp(t[0])}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.filterwarnings("ignore:__array_wrap__:DeprecationWarning")
+def test_numpys_functions_of_tensors_give_tensors(torch, name):
+    got, want = (FUNCTIONS[name](lib.tensor([1.0, 4.0])) for lib in (ampc, torch))
+    for g, w in zip(got, want) if isinstance(want, tuple) else [(got, want)]:
+        assert isinstance(g, ampc.Tensor) and isinstance(w, torch.Tensor)
+        assert str(g.dtype).split(".")[-1] == str(w.dtype).split(".")[-1] and g.tolist() == w.tolist()
+
+
+def test_numpys_results_without_a_dtype_here_stay_arrays():
+    assert isinstance(np.add(ampc.ones(2), np.ones(2, complex)), np.ndarray)

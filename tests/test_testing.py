@@ -165,3 +165,24 @@ def test_the_plugin(tmp_path):
     assert "test_it.py:18: div returned nan" in out and "test_it.py:26: [clip-scaled-gradients]" in out and "scaler.unscale_(optimizer)" in out
     done = subprocess.run([sys.executable, "-c", "import sys, pytest_ampc; sys.exit('ampc' in sys.modules)"], env=env)
     assert done.returncode == 0  # pytest elsewhere does not load ampc
+
+
+def test_none_is_close_to_none_alone():
+    assert_close(None, None)
+    assert_close({"a": [None, 1.0]}, {"a": [None, 1.0]})
+    assert "['a']: None, expected 0" in refusal({"a": None}, {"a": 0})
+    assert "expected None" in refusal(ampc.ones(1), None)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_values_drawn_stay_below_their_limit(dtype):
+    drawn = ampc.testing.make_tensor(20000, dtype=getattr(ampc, dtype), device="cpu", low=0, high=2)
+    assert 0 <= drawn.min() and 1.9 < drawn.max() < 2
+
+
+def test_values_between_equal_limits(torch):
+    for lib in (ampc, torch):
+        with pytest.warns(FutureWarning):
+            assert lib.testing.make_tensor(2, dtype=lib.float32, device="cpu", low=2, high=2).tolist() == [2.0, 2.0]
+        with pytest.raises(ValueError):
+            lib.testing.make_tensor(2, dtype=lib.int32, device="cpu", low=2, high=2)

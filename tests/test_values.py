@@ -395,3 +395,60 @@ def test_a_loss_over_many_numbers_is_exact_to_a_few_units(name):
     other = ampc.zeros_like(rows) if name in ("mse_loss", "l1_loss") else classes
     got = getattr(ampc.nn.functional, name)(rows, other).item()
     assert got == pytest.approx(math.fsum(values.tolist()) / len(values), rel=8 * np.finfo(np.float64).eps, abs=0)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (2, 1, 2), (3, 2, 4)])
+def test_elements_that_stand_at_several_places_are_filled_once(torch, shape):
+    seen = []
+    for lib in (ampc, torch):
+        x = lib.ones(3, 2, 1) if shape == (3, 2, 4) else lib.ones(1, 2)
+        wide = x.expand(shape)
+        assert wide.fill_(7.0) is wide
+        seen.append((x.tolist(), wide.tolist(), wide.zero_().tolist(), x._version))
+    assert seen[0] == seen[1]
+
+
+def test_a_filled_expanded_tensor_has_a_gradient_of_zeros():
+    x = ampc.ones(2, 1, requires_grad=True)
+    y = x * 2
+    y.expand(2, 3)[0].fill_(3.0)
+    (y * y).sum().backward()
+    assert y.tolist() == [[3.0], [2.0]] and x.grad.tolist() == [[0.0], [8.0]]
+    with pytest.raises(RuntimeError, match="leaf"):
+        x.expand(2, 3).fill_(1.0)
+
+
+REFUSED = {
+    "a bool factor": lambda lib, f, i: lib.add(f, f, alpha=True), "of integers": lambda lib, f, i: lib.sub(i, i, alpha=True),
+    "from the other side": lambda lib, f, i: lib.rsub(i, i, alpha=True), "in place": lambda lib, f, i: i.add_(i, alpha=True),
+    "a quotient of integers": lambda lib, f, i: lib.addcdiv(f, i, i), "in place of it": lambda lib, f, i: f.addcdiv_(i, i),
+    "a mean of integers": lambda lib, f, i: lib.nanmean(i), "a histogram of integers": lambda lib, f, i: lib.histc(i),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_torch_refuses_of_dtypes(torch, name):
+    raised = []
+    for lib in (ampc, torch):
+        with pytest.raises(RuntimeError) as error:
+            REFUSED[name](lib, lib.ones(2), lib.ones(2, dtype=lib.int64))
+        raised.append(error.type)
+    assert issubclass(*raised)
+
+
+def test_a_bool_factor_of_bools_and_a_quotient_with_a_fraction():
+    yes, two = ampc.tensor([True]), ampc.tensor([2])
+    assert ampc.add(yes, yes, alpha=True).tolist() == [True]
+    assert ampc.addcdiv(ampc.ones(1), two, ampc.tensor([4.0])).tolist() == [1.5]
+
+
+def test_a_sort_without_a_word_about_its_stability():
+    assert ampc.sort(ampc.tensor([2.0, 1.0]), stable=None).indices.tolist() == ampc.tensor([2.0, 1.0]).sort(stable=None).indices.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("dtype, pairs", [("int8", [(127, -128), (-128, 127), (5, 7)]), ("uint8", [(255, 1), (1, 255), (0, 2)]),
+                                          ("int64", [(2**62, -(2**62)), (2**63 - 1, -(2**63))]), ("bool", [(True, False), (False, True)])])
+@pytest.mark.parametrize("rtol, atol", [(0, 2.5), (0.5, 0.5), (0.0, 0.0), (0, 1)])
+def test_whole_numbers_far_apart_are_not_close(torch, dtype, pairs, rtol, atol):
+    got, want = (lib.isclose(*(lib.tensor(side, dtype=getattr(lib, dtype)) for side in zip(*pairs)), rtol=rtol, atol=atol) for lib in (ampc, torch))
+    assert got.tolist() == want.tolist() == [abs(a - b) <= atol + rtol * abs(b) for a, b in pairs]

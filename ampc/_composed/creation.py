@@ -15,7 +15,11 @@ METHODS = ["new", "new_empty_strided"]
 
 
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: Optional[bool] = None, requires_grad: Optional[bool] = None) -> Tensor:
-    """as_tensor, with ``copy`` True or False asked for. ``requires_grad`` False cuts it off the graph of ``obj``; None leaves it there."""
+    """``obj`` as a tensor, on its memory where it can be shared: that of Tensors, arrays, tensors of other libraries, DLPack's capsules, and
+    objects with Python's buffer protocol, whose bytes are read as values of ``dtype`` (default: the default dtype).
+
+    ``copy`` True always copies, False never: ValueError where a copy is needed. ``requires_grad`` False cuts the result off the graph of
+    ``obj``; None leaves it there."""
     t = _asarray(obj, dtype, device, copy)
     if requires_grad is None or requires_grad == t.requires_grad:
         return t
@@ -24,16 +28,36 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: Optional[b
 
 def _asarray(obj: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:
     """The array API's asarray."""
-    if isinstance(obj, Tensor):
-        t = obj.to(device=device, dtype=dtype) if device is not None or dtype is not None else obj
-        if copy is False and t is not obj:
-            raise ValueError("asarray: another dtype or device needs a copy, but `copy` is False")
-        return t.clone() if copy and t is obj else t
     if isinstance(obj, _C.StorageBase):
         return _on_storage(obj, dtype or _C.uint8, device, copy)
-    if copy is False and not hasattr(obj, "__array_interface__"):
-        raise ValueError("asarray: numbers and lists need a copy, but `copy` is False")
-    return make.tensor(obj, dtype=dtype, device=device) if copy else make.as_tensor(obj, dtype=dtype, device=device)
+    shared = _on_memory(obj, dtype)
+    if shared is None:
+        if copy is False:
+            raise ValueError(f"asarray: {type(obj).__name__} has no memory to share, so it needs a copy, but `copy` is False")
+        return make.tensor(obj, dtype=dtype, device=device)
+    t = shared.to(device=device, dtype=dtype) if device is not None or dtype is not None else shared
+    if copy is False and t is not shared:
+        raise ValueError("asarray: another dtype or device needs a copy, but `copy` is False")
+    return t.clone() if copy and t is shared else t
+
+
+def _on_memory(obj: Any, dtype: Any) -> Optional[Tensor]:
+    """A tensor on the memory of ``obj``; None for what has none that may be written."""
+    if isinstance(obj, Tensor):
+        return obj
+    if type(obj).__name__ == "PyCapsule":
+        return _C._from_dlpack(obj)
+    if hasattr(obj, "__array_interface__"):
+        return make.as_tensor(obj) if getattr(getattr(obj, "flags", None), "writeable", False) else None
+    if hasattr(obj, "__dlpack_device__") or hasattr(obj, "__cuda_array_interface__"):
+        return make.as_tensor(obj)
+    try:
+        memoryview(obj)
+    except TypeError:
+        return None
+    from .._tensor.buffers import frombuffer
+
+    return frombuffer(obj, dtype=dtype or _C.get_default_dtype())
 
 
 def _on_storage(storage: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:

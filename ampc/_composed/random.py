@@ -53,7 +53,7 @@ def _normal(mean: Any, std: Any, size: Any, generator: Any, dtype: Any, layout: 
             if size is None:
                 raise TypeError("normal: give `size` when mean and std are numbers")
             return make.empty(*size, dtype=dtype, layout=layout, device=device).normal_(mean, std)
-        if isinstance(std, Tensor) and bool((std < 0).any()):
+        if bool((std < 0).any()) if isinstance(std, Tensor) else std < 0:
             raise RuntimeError("normal: `std` must be 0 or more")
         shape = (tensors[0] + tensors[-1]).shape
         return make.randn(shape, dtype=tensors[0].dtype, layout=layout, device=tensors[0].device) * std + mean

@@ -17,7 +17,8 @@ __all__ = ["histogram", "histogramdd", "unique", "unique_consecutive"]
 METHODS = ["histogram", "unique", "unique_consecutive"]
 
 
-Histogram = namedtuple("Histogram", ["hist", "bin_edges"])
+Histogram = namedtuple("histogram", ["hist", "bin_edges"])
+HistogramDD = namedtuple("histogramdd", ["hist", "bin_edges"])
 
 
 def _edges(x: Tensor, bins: Any, span: Optional[Sequence[float]], what: str) -> Tensor:
@@ -49,7 +50,7 @@ def histogram(input: Tensor, bins: Any, *, range: Optional[Sequence[float]] = No
 
 
 def histogramdd(input: Tensor, bins: Any, *, range: Optional[Sequence[float]] = None, weight: Optional[Tensor] = None,
-                density: bool = False) -> Histogram:
+                density: bool = False) -> HistogramDD:
     """histogram of points [..., N]: ``bins`` for each of N dimensions, ``range`` 2 N numbers; a tuple of edges."""
     if input.ndim < 2:
         raise RuntimeError(f"histogramdd: expected points [..., N], got shape {list(input.shape)}")
@@ -60,7 +61,7 @@ def histogramdd(input: Tensor, bins: Any, *, range: Optional[Sequence[float]] = 
         raise RuntimeError(f"histogramdd: `bins` needs {n} entries and `range` {2 * n}, for points of {n} dimensions")
     spans = [None if range is None else range[2 * d:2 * d + 2] for d, _ in enumerate(each)]
     edges = tuple(_edges(x[:, d], b, s, "histogramdd") for d, (b, s) in enumerate(zip(each, spans)))
-    return Histogram(_ops._histogram(x, weight, edges, density), edges)
+    return HistogramDD(_ops._histogram(x, weight, edges, density), edges)
 
 
 # -- unique values -------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ _full, _arange_op, _cast, _to_device, _normal, _uniform = (_ops._full, _ops._ara
 
 _I64 = _C.int64
 _HALF = (_C.float16, _C.bfloat16)
+_DIGITS = {_C.float16: 11, _C.bfloat16: 8, _C.float32: 24, _C.float64: 53}  # binary ones of floating point dtypes
 DLPACK_CPU, DLPACK_CUDA = 1, 2  # DLPack's device types
 _converters: Dict[str, Callable[[Any], Tensor]] = {}  # by the protocol that an object has, what makes a tensor on its memory
 
@@ -111,7 +112,9 @@ def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, layout: A
     """A tensor of ``size`` filled with a number; its dtype follows the number."""
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
-    if dtype is None:
+    if out is not None:
+        dtype = _kind(dtype, out)
+    elif dtype is None:
         if isinstance(fill_value, bool):
             dtype = _C.bool
         else:
@@ -120,7 +123,8 @@ def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, layout: A
 
 
 def _filled(value: int, size: tuple, dtype: Any, layout: Any, device: Any, requires_grad: bool, out: Optional[Tensor], pin_memory: bool) -> Tensor:
-    return finish(_full(_size(size), value, dtype or _C.get_default_dtype(), number_of(device, layout)), requires_grad, out, pin_memory)
+    dtype = (dtype or _C.get_default_dtype()) if out is None else _kind(dtype, out)
+    return finish(_full(_size(size), value, dtype, number_of(device, layout)), requires_grad, out, pin_memory)
 
 
 def zeros(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -186,8 +190,17 @@ def _whole(v: Any) -> bool:
 
 
 def _kind(dtype: Any, out: Optional[Tensor]) -> Any:
-    """The dtype asked for, or that of ``out``, or the default one."""
-    return dtype or (_C.get_default_dtype() if out is None else out.dtype)
+    """The dtype asked for, or that of ``out``, or the default one. RuntimeError where one is asked for that ``out`` does not have."""
+    if out is None:
+        return dtype or _C.get_default_dtype()
+    if dtype is not None and isinstance(out, Tensor) and dtype != out.dtype:
+        raise RuntimeError(f"`out` has the dtype {out.dtype}, and `dtype` asks for {dtype}; leave `dtype` out, or give the same one")
+    return getattr(out, "dtype", None)
+
+
+def _in_shape_of(out: Optional[Tensor], row: Tensor) -> Tensor:
+    """A row of numbers in the shape of ``out`` where that has as many elements, as torch fills it."""
+    return row if not isinstance(out, Tensor) or out.numel() != row.numel() else row.view(out.shape)
 
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
@@ -195,10 +208,12 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dt
     """start, start + step, ... below end; ``arange(end)`` starts at 0. int64 unless a float is given."""
     if end is None:
         start, end = 0, start
+    if out is not None:
+        row = _arange_op(start, end, step, _kind(dtype, out), number_of(device, layout))
+        return finish(_in_shape_of(out, row), requires_grad, out, pin_memory)
     if dtype is None:
-        whole = out is None and _whole(start) and _whole(end) and _whole(step)
-        dtype = _I64 if whole else _kind(None, out)
-    return finish(_arange_op(start, end, step, dtype, number_of(device, layout)), requires_grad, out, pin_memory)
+        dtype = _I64 if _whole(start) and _whole(end) and _whole(step) else _C.get_default_dtype()
+    return finish(_arange_op(start, end, step, dtype, number_of(device, layout)), requires_grad, None, pin_memory)
 
 
 def range(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
@@ -210,7 +225,7 @@ def range(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dty
     if not step or (end - start) / step < 0:
         raise RuntimeError(f"range: a step of {step} does not lead from {start} to {end}")
     t = _arange_op(0, math.floor((end - start) / step) + 1, 1, _C.float64, number_of(device, layout)) * step + start
-    return finish(_cast(t, _kind(dtype, out)), requires_grad, out, pin_memory)
+    return finish(_in_shape_of(out, _cast(t, _kind(dtype, out))), requires_grad, out, pin_memory)
 
 
 def _bounds(what: str, ends: Sequence[Any], steps: int, dtype: Any) -> Tuple[Any, Any]:
@@ -238,7 +253,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None,
     dtypes."""
     kind, steps = _kind(dtype, out), index(steps)
     values = _spaced(*_bounds("linspace", (start, end), steps, kind), steps, steps - endpoint, number_of(device, layout))
-    return finish(_cast(values, kind), requires_grad, out, pin_memory)
+    return finish(_in_shape_of(out, _cast(values, kind)), requires_grad, out, pin_memory)
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
@@ -246,7 +261,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Opt
     """base ** linspace(start, end, steps), between whole ends for integer dtypes."""
     kind, steps = _kind(dtype, out), index(steps)
     exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, steps - 1, number_of(device, layout))
-    return finish(_cast(_ops.pow(base, exponents), kind), requires_grad, out, pin_memory)
+    return finish(_in_shape_of(out, _cast(_ops.pow(base, exponents), kind)), requires_grad, out, pin_memory)
 
 
 def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
@@ -263,7 +278,7 @@ def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, where: int, re
     if generator is not None:
         with _drawing(generator):
             return _random(draw, size, a, b, dtype, where, requires_grad, None, out, pin_memory)
-    return finish(draw(_size(size), a, b, dtype or (_C.get_default_dtype() if out is None else out.dtype), where), requires_grad, out, pin_memory)
+    return finish(draw(_size(size), a, b, _kind(dtype, out), where), requires_grad, out, pin_memory)
 
 
 def rand(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -297,7 +312,7 @@ def randint(low: Optional[int] = None, high: Any = None, size: Any = None, *, dt
     if size is None or isinstance(size, (builtins.int, Tensor)):
         raise TypeError("randint: argument `size` is missing")
     low, high = _span("randint", low, high)
-    return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else out.dtype), number_of(device, layout),
+    return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else None), number_of(device, layout),
                    requires_grad, generator, out, pin_memory)
 
 
@@ -305,18 +320,27 @@ def randint_like(input: Tensor, low: Optional[int] = None, high: Optional[int] =
                  requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Random integers in [low, high) (or [0, low)), as many as x has."""
     how = _like(input, dtype, layout, device)
-    drawn = _cast(randint(*_span("randint_like", low, high), tuple(input.shape), layout=layout, device=how["device"]), how["dtype"])
-    return _laid_out(drawn, memory_format, requires_grad, pin_memory)
+    return _laid_out(randint(*_span("randint_like", low, high), tuple(input.shape), **how), memory_format, requires_grad, pin_memory)
 
 
 def randperm(n: int, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, generator: Any = None, requires_grad: bool = False,
              pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
-    """0..n-1 in random order."""
+    """0..n-1 in random order; int64 unless ``dtype`` or ``out`` has another. RuntimeError for a dtype that cannot hold them."""
     if generator is not None:
         with _drawing(generator):
             return randperm(n, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory, out=out)
+    kind = _I64 if dtype is None and out is None else _kind(dtype, out)
+    if n > whole_numbers(kind):
+        raise RuntimeError(f"randperm: {kind} does not hold all whole numbers below {n}; use int64")
     order = _ops._randperm(n, number_of(device, layout))
-    return finish(order if dtype is None else _cast(order, dtype), requires_grad, out, pin_memory)
+    return finish(order if kind == _I64 else _cast(order, kind), requires_grad, out, pin_memory)
+
+
+def whole_numbers(kind: Any) -> int:
+    """How many whole numbers from 0 on a dtype holds without a gap. Of int64 one less, as `high` must fit 64 bits, too."""
+    if kind in _DIGITS:
+        return 2 ** _DIGITS[kind] + 1
+    return 2 if kind == _C.bool else min(2 ** (8 * kind.itemsize - (kind != _C.uint8)), 2**63 - 1)
 
 
 def rand_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,

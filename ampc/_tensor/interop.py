@@ -141,3 +141,15 @@ def _array_interface(self: Tensor) -> dict:
 
 
 Tensor.__array_interface__ = property(_array_interface)
+
+
+def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    """What NumPy's functions of tensors give: a tensor on the array's memory. bool becomes uint8, as torch's; an array of a dtype that
+    tensors do not have stays one."""
+    try:
+        return _C.from_numpy(array.view("uint8") if array.dtype == bool else array)
+    except TypeError:
+        return array
+
+
+Tensor.__array_wrap__ = _array_wrap

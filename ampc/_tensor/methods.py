@@ -16,6 +16,7 @@ from ..autograd.hooks import RemovableHandle
 from . import creation as make
 from . import functions as _functions
 from .device import META_NUMBER, Size, device_of, number_of, strided
+from .finfo import finfo
 from .layout import in_format
 from .printing import tensor_format, tensor_html, tensor_repr
 from .typed import name_of, typed
@@ -283,9 +284,11 @@ Tensor.retains_grad = property(_C._retains_grad, doc="True after retain_grad() o
 @method
 @_checks.also(to="b", **{"from": "a"})
 def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fills the tensor with numbers uniform on [a, b). RuntimeError unless a <= b."""
+    """Fills the tensor with numbers uniform on [a, b). RuntimeError unless a <= b, and the dtype holds both and their difference."""
     if not a <= b:
         raise RuntimeError(f"uniform_: `a` must be at most `b`, got {a} and {b}")
+    if self.is_floating_point() and max(-a, b, b - a) > finfo(self.dtype).max:
+        raise RuntimeError(f"uniform_: {self.dtype} must hold `a`, `b` and their difference, got {a} and {b}")
     return self.copy_(make._random(_ops._uniform, self.shape, a, b, self.dtype, _C._device_index(self), False, generator))
 
 
@@ -297,24 +300,13 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     return self.copy_(make._random(_ops._normal, self.shape, mean, std, self.dtype, _C._device_index(self), False, generator))
 
 
-# the numbers of binary digits of floating point dtypes
-_DIGITS = {_C.float16: 11, _C.bfloat16: 8, _C.float32: 24, _C.float64: 53}
-
-
-def _whole_numbers(kind: dtype) -> int:
-    """How many whole numbers from 0 on a dtype holds without a gap. Of int64 one less, as `high` must fit 64 bits, too."""
-    if kind in _DIGITS:
-        return 2 ** _DIGITS[kind] + 1
-    return 2 if kind == _C.bool else min(2 ** (8 * kind.itemsize - (kind != _C.uint8)), 2**63 - 1)
-
-
 @method
 @_checks.also(to="high", **{"from": "low"})
 def random_(self: Tensor, low: Optional[int] = None, high: Optional[int] = None, *, generator: Any = None) -> Tensor:
     """Fills the tensor with integers in [low, high), or in [0, low) if only ``low`` is given; by default with all from 0 on that the dtype
     holds without a gap. RuntimeError if it cannot hold the bounds."""
     if high is None:
-        high = _whole_numbers(self.dtype) if low is None else low
+        high = make.whole_numbers(self.dtype) if low is None else low
         low = 0
     return self.copy_(make._random(_ops._randint, self.shape, low or 0, high, self.dtype, _C._device_index(self), False, generator))
 

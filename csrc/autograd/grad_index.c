@@ -27,9 +27,10 @@ static void give_parts(ac_formula *c, int64_t ndim, ac_tensor *const *parts) {
 
 FORMULA(cat) {
     ATTR(one_dim);
-    int64_t dim = a->dim;
     T g = G;
-    if (!g || ac_dim_wrap(&dim, g->ndim, "cat") < 0) return -1;
+    if (!g) return -1;
+    int64_t dim = g->ndim == 1 ? 0 : a->dim; /* joined out of nothing, by whatever `dim` */
+    if (ac_dim_wrap(&dim, g->ndim, "cat") < 0) return -1;
     size_t bytes = (size_t)c->node->n_in * sizeof(ac_section);
     ac_section *spans = ac_alloc(bytes);
     if (!spans) return -1;

@@ -56,8 +56,8 @@ int ac_cuda_cat(const ac_run *r) {
     ac_tensor *out = r->out[0], target = *out;
     int64_t dim = a->dim, start = 0;
     ac_gpu_parts p = {.out = ac_gpu_ref_of(out), .rows = 1};
-    AC_TRY(ac_dim_wrap(&dim, out->ndim, "cat"));
     if (out->numel == 0) return 0;
+    AC_TRY(ac_dim_wrap(&dim, out->ndim, "cat"));
     for (int64_t d = 0; d < dim; d++) p.rows *= out->shape[d];
     p.row_stride = out->numel / p.rows, p.item = (int32_t)ac_itemsize(out->dtype);
     for (int k = 0; k < r->n_in; k++) {

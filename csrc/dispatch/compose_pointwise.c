@@ -182,7 +182,8 @@ COMPOSE(isclose) {
     if (!(a->rtol >= 0 && a->atol >= 0))
         REFUSE(AC_RUNTIME, "isclose: `rtol` and `atol` must be 0 or more, got %g and %g", a->rtol, a->atol);
     T same = BIN(eq, x, y);
-    if (x->dtype == AC_bool) return same;
+    if (!ac_is_floating(x->dtype)) /* whose differences may be beyond them */
+        x = ac_c_cast(s, x, AC_float64), y = ac_c_cast(s, y, AC_float64);
     if (a->equal_nan && ac_is_floating(x->dtype))
         same = BIN(logical_or, same, BIN(logical_and, UN(isnan, x), UN(isnan, y)));
     T off = UN(abs, SUB(x, y)), room = PLUS(TIMES(UN(abs, y), a->rtol), a->atol);

@@ -168,6 +168,9 @@ COMPOSE(histc) {
     ATTRS(histc);
     double low = ac_scalar_double(a->min), high = ac_scalar_double(a->max);
     ac_attrs_reduce_dim all = {{.n = -1}, 0};
+    if (!ac_is_floating(in[0]->dtype))
+        REFUSE(AC_NOT_IMPLEMENTED, "histc: needs a floating point dtype, got %s; convert it with .float()",
+               ac_dtypes[in[0]->dtype].name);
     if (a->bins < 1) REFUSE(AC_RUNTIME, "histc: `bins` must be above 0, got %" PRId64, a->bins);
     T x = ac_c_flat(s, ac_c_detach(s, in[0]));
     if (!x) return NULL;

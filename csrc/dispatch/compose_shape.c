@@ -169,7 +169,7 @@ COMPOSE(index_put_masks) {
     int n = 1;
     all[0] = in[0];
     for (int i = 1; i < n_in - 1; i++) {
-        bool mask = in[i] && in[i]->dtype == AC_bool && in[i]->ndim > 0;
+        bool mask = in[i] && (in[i]->dtype == AC_bool || in[i]->dtype == AC_uint8) && in[i]->ndim > 0;
         if (n > AC_MAX_DIMS)
             REFUSE(AC_INDEX, "index_put: %d indices for a tensor of %d dimensions", n_in - 2, in[0]->ndim);
         if (!mask) all[n++] = in[i] ? in[i] : ABSENT;

@@ -13,6 +13,9 @@ COMPOSE(nansum) { return sum_without_nan(s, in[0], attrs); }
 COMPOSE(nanmean) {
     ATTRS(reduce);
     ac_attrs_reduce count = {a->dim, a->keepdim, AC_NO_DTYPE};
+    if (!ac_is_floating(in[0]->dtype))
+        REFUSE(AC_RUNTIME, "nanmean: needs a floating point dtype, got %s; convert it with .float()",
+               ac_dtypes[in[0]->dtype].name);
     T there = ac_c_call(s, AC_OP_sum, &count, 1, UN(logical_not, UN(isnan, in[0])));
     return DIV(sum_without_nan(s, in[0], a), there);
 }

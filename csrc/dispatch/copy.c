@@ -23,7 +23,26 @@ static bool has_few_zeros(const ac_tensor *target, ac_scalar value) {
            target->numel * ac_itemsize(target->dtype) <= SMALL_BYTES;
 }
 
+/* The dimension along which a tensor repeats the same elements, as expanded ones do; -1 for none. */
+static int repeated_dim(const ac_tensor *t) {
+    for (int d = 0; d < t->ndim; d++)
+        if (t->strides[d] == 0 && t->shape[d] > 1) return d;
+    return -1;
+}
+
+/* Elements that stand at several places are written once. */
+static int fill_once(ac_tensor *target, int dim, ac_scalar value) {
+    ac_attrs_narrow first = {dim, 0, 1};
+    ac_tensor *part = NULL;
+    AC_TRY(ac_call(AC_OP_narrow, &target, 1, &first, &part));
+    int failed = ac_fill(part, value);
+    ac_tensor_release(part);
+    return failed;
+}
+
 int ac_fill(ac_tensor *target, ac_scalar value) {
+    int repeated = repeated_dim(target);
+    if (repeated >= 0) return fill_once(target, repeated, value);
     AC_TRY(ac_check_target("fill_", target));
     AC_TRY(ac_scalar_held(value, target->dtype, "fill_"));
     if (has_few_zeros(target, value)) {

@@ -125,10 +125,22 @@ static int whole_threshold(const ac_infer *i) {
 /* What torch refuses of integers: results would be numbers that nobody meant. */
 static int whole_alpha(const ac_infer *i) {
     ATTRS(alpha);
+    if (a->alpha.kind == AC_BOOL && i->compute != AC_bool)
+        return ac_fail(AC_RUNTIME, "%s: `alpha` may be a bool for a result of bool alone, which is of %s here; give a number",
+                       i->info->shown, ac_dtypes[i->compute].name);
     if (a->alpha.kind != AC_FLOAT || ac_is_floating(i->compute)) return 0;
     return ac_fail(AC_RUNTIME, "%s: `alpha` must be an integer for %s, got %g", i->info->shown,
                    ac_dtypes[i->compute].name, a->alpha.f);
 }
+
+/* Whether the quotient should be whole, too, does not show. */
+static int refuse_whole_quotient(const ac_infer *i) {
+    if (ac_is_floating(i->in[1]->dtype) || ac_is_floating(i->in[2]->dtype)) return 0;
+    return ac_fail(AC_RUNTIME, "addcdiv: one of `tensor1` and `tensor2` must be floating point, got %s and %s; write "
+                   "x + value * torch.true_divide(tensor1, tensor2)",
+                   ac_dtypes[i->in[1]->dtype].name, ac_dtypes[i->in[2]->dtype].name);
+}
+
 static int whole_power(const ac_infer *i) {
     const ac_tensor *by = i->in[1];
     bool whole = by->is_scalar && ac_dtypes[i->compute].category == AC_INTEGER;
@@ -202,6 +214,7 @@ static int refuse_dtype(const ac_infer *i, ac_op op) {
     case AC_OP_add: return whole_alpha(i);
     case AC_OP_sub: AC_TRY(refuse_bool(i, true)); return whole_alpha(i);
     case AC_OP_neg: return refuse_bool(i, false);
+    case AC_OP_addcdiv: return refuse_whole_quotient(i);
     case AC_OP_pow: return whole_power(i);
     case AC_OP_threshold: return whole_threshold(i);
     case AC_OP_masked_fill: return ac_scalar_held(((const ac_attrs_value *)i->attrs)->value, i->compute, "masked_fill");

@@ -17,7 +17,7 @@ int ac_infer_cat(ac_infer *i) {
     while (lead < i->n_in - 1 && is_legacy_empty(i->in[lead])) lead++;
     const ac_tensor *first = i->in[lead];
     if (first->ndim == 0) return ac_fail(AC_RUNTIME, "cat: 0-d tensors cannot be joined; use stack");
-    int64_t dim = a->dim, total = 0;
+    int64_t dim = is_legacy_empty(first) ? 0 : a->dim, total = 0; /* with nothing to join, `dim` means nothing */
     AC_TRY(ac_dim_wrap(&dim, first->ndim, "cat"));
     for (int k = 0; k < i->n_in; k++) {
         const ac_tensor *t = i->in[k];

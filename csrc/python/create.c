@@ -80,10 +80,20 @@ static int take_census(PyObject *o, int depth, census *c) {
     return 0;
 }
 
+/* A number for a tensor of that dtype. Integers beyond 64 bits are rounded for floating point, and true for bool. */
+static int read_number(PyObject *o, ac_dtype dtype, ac_scalar *s) {
+    if (ac_scalar_from(o, s) == 0) return 0;
+    bool large = PyLong_Check(o) && PyErr_ExceptionMatches(PyExc_OverflowError);
+    if (!large || ac_dtypes[dtype].category == AC_INTEGER) return -1;
+    PyErr_Clear();
+    *s = (ac_scalar){.kind = AC_FLOAT, .f = PyFloat_AsDouble(o)};
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static int write_leaf(PyObject *o, ac_tensor *t, int64_t at) {
     PyObject *number = ac_is_tensor(o) ? ac_item(ac_unwrap(o), 0) : Py_NewRef(o);
     ac_scalar s;
-    int failed = number ? ac_scalar_from(number, &s) : -1;
+    int failed = number ? read_number(number, t->dtype, &s) : -1;
     Py_XDECREF(number);
     if (failed) return -1;
     if (ac_scalar_fits(s, t->dtype, "tensor") < 0) return (void)ac_raise(), -1;

@@ -85,6 +85,7 @@ int ac_cpu_cat(const ac_run *r) {
     ATTRS(one_dim);
     ac_tensor part = *r->out[0];
     int64_t dim = a->dim;
+    if (part.numel == 0) return 0;
     AC_TRY(ac_dim_wrap(&dim, part.ndim, "cat"));
     for (int k = 0; k < r->n_in && !ac_stop_at(k); k++) {
         const ac_tensor *t = r->in[k];
