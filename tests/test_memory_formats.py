@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+from where import DEVICE
 
 import ampc
-from where import DEVICE
 
 SHAPE = (2, 3, 4, 5)
 UNARY = {
