@@ -8,7 +8,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _C, _ops
 from .._C import Tensor, dtype
@@ -334,6 +334,10 @@ def randn_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = No
     return _laid_out(randn(input.shape, **_like(input, dtype, layout, device), generator=generator), memory_format, requires_grad, pin_memory, input)
 
 
+# for each vmap that runs: the streams that were used meanwhile, and what their states were before
+_watching: List[Dict[builtins.int, Tuple[bytearray, builtins.bytes]]] = []
+
+
 class Generator(_C.Scope):
     """A random stream of its own. Pass it as ``generator=``."""
 
@@ -391,6 +395,8 @@ class Generator(_C.Scope):
         self._cell[:] = struct.pack("=QQ", *state)
 
     def _changes(self) -> tuple:  # inside, it is the stream that operators draw from
+        for used in _watching:
+            used.setdefault(id(self._cell), (self._cell, builtins.bytes(self._cell)))
         return ((_C._swap_rng, (self._cell,), _C._swap_rng, (self._cell,)),)
 
 
