@@ -283,18 +283,32 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
         n = _common_size(leaves, dims)
         parts = [_sliced(t, d, n) for t, d in zip(leaves, dims)]
         shared = [(t, t._version) for t, d in zip(leaves, dims) if d is None and isinstance(t, Tensor)]
-        start, results = _C._rng_state(), []
-        for i in range(max(n, 1)):
-            if randomness == "same":
-                _C._set_rng_state(*start)
-            results.append(func(*tree_unflatten([part[i] for part in parts], spec), **kwargs))
-        if randomness == "error" and _C._rng_state() != start:
+        results, drew = _calls(lambda i: func(*tree_unflatten([part[i] for part in parts], spec), **kwargs), max(n, 1), randomness == "same")
+        if randomness == "error" and drew:
             raise RuntimeError("vmap: func drew random numbers; pass randomness='different' for each call to draw its own, or 'same'")
         if any(t._version != version for t, version in shared):
             raise RuntimeError("vmap: func writes into an argument that all calls share; give it a dimension in `in_dims`, or let func clone it")
         return _together(results, out_dims, n)
 
     return call
+
+
+def _calls(func: Callable, n: int, same: bool) -> Tuple[List[Any], bool]:
+    """func(0) to func(n - 1), and whether they drew random numbers, from the process's stream or a Generator; ``same``: all from the same states."""
+    results: List[Any] = []
+    used: Dict[int, Any] = {}
+    start = _C._rng_state()
+    make._watching.append(used)
+    try:
+        for i in range(n):
+            if same:
+                _C._set_rng_state(*start)
+                for cell, state in used.values():
+                    cell[:] = state
+            results.append(func(i))
+    finally:
+        make._watching.pop()
+    return results, _C._rng_state() != start or any(cell != state for cell, state in used.values())
 
 
 def _check_chunk_size(size: Optional[int], what: str) -> None:

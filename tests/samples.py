@@ -240,6 +240,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "cast": [Sample((real(3, 4), ampc.float64), reference=lambda x, d: x, torch=None)],
     "to_device": [Sample((real(3, 4), 0), reference=lambda x, d: x, torch=None)],
     "clone": pointwise(np.copy, real(3, 4)),
+    "in_rows": [Sample((real(3, 4),), reference=lambda x: x, torch=None)],
     "stands_for": [Sample((real(3, 4), real(3, 4)), reference=lambda value, x: value, torch=None, grad=False)],
     "full": [Sample(([2, 3], 1.5, ampc.float64), reference=lambda s, v, d: np.full(s, v), torch=None)],
     "arange": [Sample((0, 7, 2, ampc.int64), reference=lambda a, b, c, d: np.arange(a, b, c), torch=None)],

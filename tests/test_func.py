@@ -336,3 +336,15 @@ def test_a_function_may_name_what_it_keeps_for_jvp(torch):
         return kept, x.grad.tolist()
 
     assert found(ampc) == found(torch) == ([[True, False]], [3, 4])
+
+
+def test_vmap_with_a_generator_of_its_own():
+    """With 'same' all calls draw the same, and the stream goes on after one of them; by default none may draw."""
+    given, beside = (ampc.Generator().manual_seed(3) for _ in range(2))
+    drawn = func.vmap(lambda x: x + ampc.rand(2, generator=given), randomness="same")(ampc.zeros(3, 2))
+    assert drawn.tolist() == [ampc.rand(2, generator=beside).tolist()] * 3
+    assert ampc.equal(ampc.rand(4, generator=given), ampc.rand(4, generator=beside))
+    with pytest.raises(RuntimeError, match="drew random numbers"):
+        func.vmap(lambda x: x.clone().normal_(generator=given))(ampc.zeros(3, 2))
+    each = func.vmap(lambda x: x + ampc.rand(2, generator=given), randomness="different")(ampc.zeros(3, 2))
+    assert len({tuple(row) for row in each.tolist()}) == 3

@@ -8,7 +8,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _C, _ops
 from .._C import Tensor, dtype
@@ -154,22 +154,25 @@ def _like(x: Tensor, dtype: Any, layout: Any, device: Any) -> Dict[str, Any]:
     return {"dtype": dtype or x.dtype, "layout": layout, "device": x.device if device is None else device}
 
 
-def _laid_out(t: Tensor, memory_format: Any, requires_grad: bool, pin_memory: bool = False) -> Tensor:
+def _laid_out(t: Tensor, memory_format: Any, requires_grad: bool, pin_memory: bool = False, like: Optional[Tensor] = None) -> Tensor:
+    """A new tensor whose values may change places: in that format, or else in the order of ``like``."""
     if memory_format is not None and memory_format is not preserve_format:
-        t = t.contiguous(memory_format=memory_format)
+        t = t.contiguous(memory_format=memory_format).detach()
+    elif like is not None and not like.is_contiguous():
+        t = t.as_strided(like.shape, like.to("meta").stride()).detach()
     return finish(t, requires_grad, None, pin_memory)
 
 
 def zeros_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Zeros of another tensor's shape and dtype."""
-    return _laid_out(zeros(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory)
+    return _laid_out(zeros(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory, input)
 
 
 def ones_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
               pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Ones of another tensor's shape and dtype."""
-    return _laid_out(ones(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory)
+    return _laid_out(ones(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory, input)
 
 
 def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -182,7 +185,7 @@ def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = No
 def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
               requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """A tensor of another's shape and dtype, filled with a number."""
-    return _laid_out(full(input.shape, fill_value, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory)
+    return _laid_out(full(input.shape, fill_value, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory, input)
 
 
 def _whole(v: Any) -> bool:
@@ -320,7 +323,7 @@ def randint_like(input: Tensor, low: Optional[int] = None, high: Optional[int] =
                  requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Random integers in [low, high) (or [0, low)), as many as x has."""
     how = _like(input, dtype, layout, device)
-    return _laid_out(randint(*_span("randint_like", low, high), tuple(input.shape), **how), memory_format, requires_grad, pin_memory)
+    return _laid_out(randint(*_span("randint_like", low, high), tuple(input.shape), **how), memory_format, requires_grad, pin_memory, input)
 
 
 def randperm(n: int, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, generator: Any = None, requires_grad: bool = False,
@@ -346,13 +349,17 @@ def whole_numbers(kind: Any) -> int:
 def rand_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
               generator: Any = None, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Uniform on [0, 1), of another tensor's shape and dtype."""
-    return _laid_out(rand(input.shape, **_like(input, dtype, layout, device), generator=generator), memory_format, requires_grad, pin_memory)
+    return _laid_out(rand(input.shape, **_like(input, dtype, layout, device), generator=generator), memory_format, requires_grad, pin_memory, input)
 
 
 def randn_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                generator: Any = None, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Standard normal, of another tensor's shape and dtype."""
-    return _laid_out(randn(input.shape, **_like(input, dtype, layout, device), generator=generator), memory_format, requires_grad, pin_memory)
+    return _laid_out(randn(input.shape, **_like(input, dtype, layout, device), generator=generator), memory_format, requires_grad, pin_memory, input)
+
+
+# for each vmap that runs: the streams that were used meanwhile, and what their states were before
+_watching: List[Dict[builtins.int, Tuple[bytearray, builtins.bytes]]] = []
 
 
 class Generator(_C.Scope):
@@ -412,6 +419,8 @@ class Generator(_C.Scope):
         self._cell[:] = struct.pack("=QQ", *state)
 
     def _changes(self) -> tuple:  # inside, it is the stream that operators draw from
+        for used in _watching:
+            used.setdefault(id(self._cell), (self._cell, builtins.bytes(self._cell)))
         return ((_C._swap_rng, (self._cell,), _C._swap_rng, (self._cell,)),)
 
 

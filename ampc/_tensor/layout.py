@@ -51,9 +51,9 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
 
 @_checks.overridable
 def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
-    """A copy in memory of its own."""
-    copy = _ops.clone(input)
-    return copy if memory_format is preserve_format else in_format(copy, memory_format, "clone")
+    """A copy in memory of its own, in the same order or as ``memory_format`` says."""
+    laid_out = in_format(input, memory_format, "clone")
+    return _ops.clone(input) if laid_out is input else laid_out
 
 
 def view(self: Tensor, *sizes: Any, size: Any = None, dtype: Any = None) -> Tensor:

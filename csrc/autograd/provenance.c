@@ -75,6 +75,7 @@ double ac_scaled_after(ac_op op, ac_tensor *const *in, int n_in, const ac_tensor
     case AC_OP_lerp: return ac_is_marked_scaled(in[1]) ? target->storage->scaled_by : NAN;
     case AC_OP_cast:
     case AC_OP_clone:
+    case AC_OP_in_rows:
     case AC_OP_where: return 0; /* other values */
     default: return NAN;
     }

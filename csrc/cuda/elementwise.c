@@ -39,19 +39,22 @@ static bool goes_by_runs(const ac_gpu_point *p, int k) {
     return ac_gpu_aligned(p->operand[k].data);
 }
 
-/* operands[0] is the result */
-static void walk_of(ac_gpu_point *p, ac_tensor *const *operands, int n, int opmath) {
-    ac_iter it;
-    ac_dims shape = ac_shape_of(operands[0]);
+static void take_iter(ac_gpu_point *p, const ac_iter *it, ac_tensor *const *operands, int n, int opmath) {
     memset(p, 0, sizeof *p);
-    ac_iter_init(&it, &shape, operands, n);
-    p->numel = it.numel, p->ndim = it.ndim, p->wraps = AC_int64;
-    memcpy(p->shape, it.shape, sizeof p->shape);
-    memcpy(p->strides, it.strides, sizeof p->strides);
+    p->numel = it->numel, p->ndim = it->ndim, p->wraps = AC_int64;
+    memcpy(p->shape, it->shape, sizeof p->shape);
+    memcpy(p->strides, it->strides, sizeof p->strides);
     for (int k = 0; k < n; k++) p->operand[k] = operand(operands[k]);
-    bool runs = opmath == AC_OPMATH_F32 && (it.ndim == 1 || it.shape[it.ndim - 1] % RUN == 0);
+    bool runs = opmath == AC_OPMATH_F32 && (it->ndim == 1 || it->shape[it->ndim - 1] % RUN == 0);
     for (int k = 0; k < n && runs; k++) runs = goes_by_runs(p, k);
     p->vector = runs;
+}
+
+/* Along the memory of the result, which is operands[0]. */
+static void walk_of(ac_gpu_point *p, ac_tensor *const *operands, int n, int opmath) {
+    ac_iter it;
+    ac_iter_init_along(&it, operands, n);
+    take_iter(p, &it, operands, n, opmath);
 }
 
 static int launch_walk(ac_device d, ac_gpu_kernel *k, const ac_gpu_point *p) {
@@ -166,7 +169,7 @@ int ac_gpu_copy(ac_tensor *to, const ac_tensor *from) {
     ac_gpu_turn turn;
     if (to->numel == 0) return 0;
     bool same = to->dtype == from->dtype && ac_device_of(from) != AC_CPU && ac_same_shape(to, from);
-    if (same && ac_is_contiguous(to) && ac_is_contiguous(from)) return move_bytes(to, from);
+    if (same && ac_lie_alike(to, from)) return move_bytes(to, from);
     walk_of(&p, operands, 2, opmath);
     if (same && turns(&p, &turn)) return launch_turn(ac_device_of(to), ac_itemsize(to->dtype), &turn);
     return launch_walk(ac_device_of(to), &copies[opmath], &p);
@@ -198,7 +201,10 @@ int ac_cuda_dropout_mask(const ac_run *r) {
     if (!ac_is_floating(r->in[0]->dtype))
         return ac_fail(AC_NOT_IMPLEMENTED, "dropout: needs floating point, got %s", ac_dtypes[r->in[0]->dtype].name);
     int opmath = ac_gpu_opmath(r->in[0]->dtype);
-    walk_of(&p, operands, 2, opmath);
+    ac_iter it; /* row by row, as the numbers are drawn */
+    ac_dims shape = ac_shape_of(operands[0]);
+    ac_iter_init(&it, &shape, operands, 2);
+    take_iter(&p, &it, operands, 2, opmath);
     p.p = a->p;
     AC_TRY(ac_gpu_random_of((uint64_t)a->seed, (uint64_t)a->offset, &p.random));
     return launch_walk(ac_run_device(r), &kernels[opmath], &p);

@@ -3,13 +3,20 @@
 
 #include "cpu/kernels.h"
 
-/* What follows runs outside the core's lock, so it takes no references: NULL where `from` is contiguous already. */
-static int dense_copy(ac_tensor *from, ac_tensor **dense) {
+#include <string.h>
+
+/* A copy whose bytes are those of `to`, where `from` lies. What follows runs outside the core's lock, so it takes no
+ * references: NULL where `from` has them already. */
+static int like_target(const ac_tensor *to, ac_tensor *from, ac_tensor **copy) {
     ac_dims shape = ac_shape_of(from);
-    *dense = NULL;
-    if (ac_is_contiguous(from)) return 0;
-    *dense = ac_tensor_new_on(ac_device_of(from), from->dtype, &shape);
-    return *dense ? ac_gpu_copy(*dense, from) : -1;
+    *copy = NULL;
+    if (ac_lie_alike(to, from)) return 0;
+    *copy = ac_tensor_new_on(ac_device_of(from), from->dtype, &shape);
+    if (!*copy) return -1;
+    memcpy((*copy)->strides, to->strides, sizeof to->strides);
+    if (ac_device_of(from) != AC_CPU) return ac_gpu_copy(*copy, from);
+    ac_cpu_copy_into(*copy, from);
+    return 0;
 }
 
 /* A copy from or to the host's tensor t is queued, and uses its memory until it is done. That is waited for, unless
@@ -39,14 +46,9 @@ static int upload(ac_tensor *to, ac_tensor *from, bool non_blocking) {
     if (ac_gpu_is_capturing() && from->numel == 1) return capture_number(to, from);
     AC_TRY(ac_gpu_refuse_capture("a copy from the CPU"));
     ac_device d = ac_device_of(to);
-    ac_tensor *dense = NULL;
-    if (!ac_is_contiguous(from)) {
-        ac_dims shape = ac_shape_of(from);
-        dense = ac_tensor_new(from->dtype, &shape);
-        if (!dense) return -1;
-        ac_cpu_copy_into(dense, from);
-        from = dense;
-    }
+    ac_tensor *copy;
+    AC_TRY(like_target(to, from, &copy));
+    if (copy) from = copy;
     int failed = ac_gpu_enter(d, &scope);
     if (!failed) {
         size_t bytes = (size_t)(to->numel * ac_itemsize(to->dtype));
@@ -56,26 +58,26 @@ static int upload(ac_tensor *to, ac_tensor *from, bool non_blocking) {
         if (!failed && is_still_read(from, d)) failed = settle_host(from, d, non_blocking);
         ac_gpu_leave(&scope);
     }
-    ac_tensor_clear(&dense);
+    ac_tensor_clear(&copy);
     return failed;
 }
 
 static int download(ac_tensor *to, ac_tensor *from, bool non_blocking) {
     ac_gpu_scope scope;
     ac_device d = ac_device_of(from);
-    ac_tensor *dense;
+    ac_tensor *copy;
     AC_TRY(ac_gpu_refuse_capture("a copy to the CPU"));
-    int failed = dense_copy(from, &dense);
+    int failed = like_target(to, from, &copy);
     if (!failed) failed = ac_gpu_enter(d, &scope);
     if (!failed) {
         size_t bytes = (size_t)(to->numel * ac_itemsize(to->dtype));
-        CUdeviceptr address = (CUdeviceptr)(uintptr_t)ac_data(dense ? dense : from);
+        CUdeviceptr address = (CUdeviceptr)(uintptr_t)ac_data(copy ? copy : from);
         failed = ac_cu_check(ac_cu.cuMemcpyDtoHAsync_v2(ac_data(to), address, bytes, ac_gpu_stream(d)),
                              "a copy from the GPU");
         if (!failed) failed = settle_host(to, d, non_blocking);
         ac_gpu_leave(&scope);
     }
-    ac_tensor_clear(&dense);
+    ac_tensor_clear(&copy);
     return failed;
 }
 
@@ -84,16 +86,16 @@ static int across(ac_tensor *to, ac_tensor *from) {
     ac_device there = ac_device_of(to), here = ac_device_of(from);
     CUevent ready = NULL, done = NULL;
     ac_gpu_scope scope;
-    ac_tensor *dense;
+    ac_tensor *copy;
     AC_TRY(ac_gpu_refuse_capture("a copy between GPUs"));
-    int failed = dense_copy(from, &dense) < 0 || ac_gpu_event_new(there, false, false, &ready) < 0 ||
+    int failed = like_target(to, from, &copy) < 0 || ac_gpu_event_new(there, false, false, &ready) < 0 ||
                  ac_gpu_event_new(here, false, false, &done) < 0 ||
                  ac_gpu_event_record(there, ready, ac_gpu_stream(there)) < 0 ||
                  ac_gpu_event_await(here, ready, ac_gpu_stream(here)) < 0 || ac_gpu_enter(here, &scope) < 0;
     if (!failed) {
         CUresult result =
             ac_cu.cuMemcpyPeerAsync((CUdeviceptr)(uintptr_t)ac_data(to), ac_gpu_context(there),
-                                    (CUdeviceptr)(uintptr_t)ac_data(dense ? dense : from), ac_gpu_context(here),
+                                    (CUdeviceptr)(uintptr_t)ac_data(copy ? copy : from), ac_gpu_context(here),
                                     (size_t)(to->numel * ac_itemsize(to->dtype)), ac_gpu_stream(here));
         ac_gpu_leave(&scope);
         failed = ac_cu_check(result, "a copy between GPUs") < 0 ||
@@ -102,11 +104,11 @@ static int across(ac_tensor *to, ac_tensor *from) {
     }
     if (ready) failed |= ac_gpu_event_free(there, ready) < 0;
     if (done) failed |= ac_gpu_event_free(here, done) < 0;
-    ac_tensor_clear(&dense);
+    ac_tensor_clear(&copy);
     return failed ? -1 : 0;
 }
 
-/* out[0] is contiguous and of the input's dtype */
+/* out[0] has no gaps, and the input's dtype */
 int ac_cuda_to_device(const ac_run *r) {
     ATTRS(to_device);
     ac_tensor *to = r->out[0], *from = r->in[0];

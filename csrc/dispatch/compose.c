@@ -30,7 +30,7 @@ static int copy_aliases(const ac_op_call *c) {
         for (int j = 0; j < c->n_in; j++) {
             T copy[AC_MAX_OUT] = {NULL};
             if (!c->operands[j] || !c->out[i] || c->operands[j]->storage != c->out[i]->storage) continue;
-            AC_TRY(ac_call(AC_OP_clone, &c->out[i], 1, NULL, copy));
+            AC_TRY(ac_call(AC_OP_in_rows, &c->out[i], 1, NULL, copy));
             ac_tensor_release(c->out[i]);
             c->out[i] = copy[0];
             break;

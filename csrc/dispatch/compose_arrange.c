@@ -317,7 +317,7 @@ COMPOSE(scatter_strided) {
     if (part.offset == AC_ABSENT) part.offset = x->offset;
     int64_t here = reach(&own.size, &own.stride, own.offset), there = reach(&part.size, &part.stride, part.offset);
     ac_attrs_as_strided all = {{1, {here > there ? here : there}}, {1, {1}}, 0};
-    T memory = UN(clone, ac_c_call(s, AC_OP_as_strided, &all, 1, x));
+    T memory = UN(in_rows, ac_c_call(s, AC_OP_as_strided, &all, 1, x));
     T view = ac_c_call(s, AC_OP_as_strided, &part, 1, memory);
     memory = written(s, memory, view, in[1], "as_strided_scatter");
     return memory ? ac_c_call(s, AC_OP_as_strided, &own, 1, memory) : NULL;

@@ -170,7 +170,7 @@ COMPOSE(linalg_norm) {
     bool given = a->p.kind != AC_NONE;
     ac_attrs_norm vector = *a;
     if (a->dim.n == 0 || a->dim.n > 2)
-        REFUSE(AC_RUNTIME, "linalg.norm: `dim` must name 1 or 2 dimensions, got %d", a->dim.n);
+        REFUSE(AC_RUNTIME, "linalg.norm: `dim` must name 1 or 2 dimensions, got %d", (int)a->dim.n);
     if (!given) vector.p = (ac_scalar){AC_INT, {2}};
     if (given && a->dim.n < 0 && A->ndim != 1 && A->ndim != 2)
         REFUSE(AC_RUNTIME, "linalg.norm: without `dim`, an `ord` goes with 1 or 2 dimensions, got %d", A->ndim);

@@ -447,7 +447,7 @@ static T shared_heads(ac_scratch *s, T x, T query) { /* one key for several quer
 
 /* With its last dimension contiguous. */
 static T with_dense_rows(ac_scratch *s, T x) {
-    return !x || x->shape[x->ndim - 1] <= 1 || x->strides[x->ndim - 1] == 1 ? x : UN(clone, x);
+    return !x || x->shape[x->ndim - 1] <= 1 || x->strides[x->ndim - 1] == 1 ? x : UN(in_rows, x);
 }
 
 /* Whether the device has a kernel that keeps no scores and takes these: the CPU's knows no dropout, and gives a mask no

@@ -22,7 +22,7 @@ COMPOSE(reshape) {
     ac_dims strides;
     NEED(ac_dims_infer(&a.size, in[0]->numel, "reshape"));
     if (ac_view_strides(in[0], &a.size, &strides)) return ac_c_call(s, AC_OP_view, &a, 1, in[0]);
-    return ac_c_call(s, AC_OP_view, &a, 1, UN(clone, in[0]));
+    return ac_c_call(s, AC_OP_view, &a, 1, UN(in_rows, in[0]));
 }
 
 COMPOSE(view_as) {
@@ -79,7 +79,7 @@ COMPOSE(flatten) {
     return ac_c_reshape(s, in[0], &size);
 }
 
-COMPOSE(contiguous) { return ac_is_contiguous(in[0]) ? in[0] : UN(clone, in[0]); }
+COMPOSE(contiguous) { return ac_is_contiguous(in[0]) ? in[0] : UN(in_rows, in[0]); }
 
 COMPOSE(t) {
     if (in[0]->ndim > 2)

@@ -1,6 +1,7 @@
 /* The stages infer and run: a call's shape function, its results, and its kernel on the device of its operands. */
 #include "dispatch/call.h"
 
+#include "dispatch/layout.h"
 #include "dispatch/lock.h"
 #include "dispatch/placement.h"
 #include "dispatch/waiting.h"
@@ -88,6 +89,7 @@ static int allocate(const ac_op_call *c, const ac_infer *meta, ac_device device)
     for (int i = 0; i < meta->n_out && !meta->kernel_makes_output; i++) {
         c->out[i] = ac_tensor_new_on(device, meta->out[i].dtype, &meta->out[i].shape);
         if (!c->out[i]) return -1;
+        ac_call_lay_out(c, c->out[i]);
     }
     return 0;
 }

@@ -77,7 +77,7 @@ static void shorten_runs(ac_iter *it) {
     it->ndim++;
 }
 
-void ac_iter_init_by_memory(ac_iter *it, ac_tensor *const *operands, int n) {
+void ac_iter_init_along(ac_iter *it, ac_tensor *const *operands, int n) {
     const ac_tensor *out = operands[0];
     ac_dims shape = ac_shape_of(out);
     int64_t order[AC_MAX_DIMS];
@@ -87,6 +87,10 @@ void ac_iter_init_by_memory(ac_iter *it, ac_tensor *const *operands, int n) {
         order[at] = d;
     }
     init(it, &shape, operands, n, order);
+}
+
+void ac_iter_init_by_memory(ac_iter *it, ac_tensor *const *operands, int n) {
+    ac_iter_init_along(it, operands, n);
     if (runs_across(it)) shorten_runs(it);
 }
 

@@ -25,6 +25,8 @@ typedef void (*ac_run_fn)(void *context, int64_t n, char *const *data, const int
 void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands, int n);
 /* Operands broadcast to the shape of the first, along whose memory the runs lie; for functions that do not look at
  * `first`. */
+void ac_iter_init_along(ac_iter *it, ac_tensor *const *operands, int n);
+/* The same, with runs so short that other operands' lines of the cache serve several. */
 void ac_iter_init_by_memory(ac_iter *it, ac_tensor *const *operands, int n);
 /* Calls fn for runs that cover every element once; chunks of `grain` elements go to the pool. */
 void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context);

@@ -177,6 +177,12 @@ bool ac_is_dense(const ac_tensor *t) {
     return ac_is_contiguous(t) || (reach == t->numel && !ac_overlaps_itself(t));
 }
 
+bool ac_lie_alike(const ac_tensor *a, const ac_tensor *b) {
+    bool alike = ac_same_shape(a, b);
+    for (int d = 0; alike && d < a->ndim; d++) alike = a->shape[d] == 1 || a->strides[d] == b->strides[d];
+    return alike && ac_is_dense(a);
+}
+
 static const char *end_of(const ac_tensor *t) {
     int64_t last = t->offset;
     for (int i = 0; i < t->ndim; i++) last += t->strides[i] * (t->shape[i] - 1);

@@ -96,6 +96,8 @@ bool ac_same_shape(const ac_tensor *a, const ac_tensor *b);
 bool ac_is_contiguous(const ac_tensor *t);
 /* Whether its elements, in some order of the dimensions, fill their memory without gaps. */
 bool ac_is_dense(const ac_tensor *t);
+/* Whether elements of two tensors of one shape, without gaps, follow each other in the same order. */
+bool ac_lie_alike(const ac_tensor *a, const ac_tensor *b);
 const char *ac_shape_text(const ac_tensor *t, char *buffer);
 
 static inline ac_device ac_device_of(const ac_tensor *t) { return t->storage->device; }

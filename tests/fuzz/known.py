@@ -482,6 +482,7 @@ RESULTS = [
     Known("the sign of nan is nan in the derivative of abs, too", lambda d: is_gradient(d) and re.search(r"abs|l1_loss|norm", str(d.program.steps)) is not None and infinite(d)),
     Known("sinc has a second derivative at 0, where torch's is nan, and is rounded once in 16 bits",
           lambda d: is_gradient(d) and "sinc" in making(d) and all(t != t or "float16" in making(d) and abs(t - a) < 2**-5 for t, a in pairs(d))),
+    Known("compositions of torch that give rows of any operand", line(r"= 1(\.0)? \*\*|multigammaln|masked_fill", "strides")),
     Known("out= keeps the layout of its target", line("out=", "strides")),
     Known("gradients that autograd.grad gives have memory of their own, so writing one leaves the other", lambda d: d.kind == "value" and re.search(r"autograd\.grad\(.*\[v\d+, v\d+", making(d)) is not None
           and re.search(r"out=|_\(|[-+*/]= |\] = ", making(d)) is not None),
@@ -496,7 +497,6 @@ RESULTS = [
     Known("1 - cos of the same direction is what rounding leaves", lambda d: d.kind == "value" and "cosine" in d.step.source and all(abs(t - a) < 1e-14 for t, a in pairs(d))),
     Known("hooks of a leaf follow its requires_grad, as its views do not", lambda d: (d.kind == "log" or d.kind == "exception" and d.torch is None and d.ampc == "KeyError") and "requires_grad_(" in str(d.program.steps)
           and "post_accumulate" in str(d.program.steps)),
-    Known("what flip gives is laid out by rows, whatever its operand's layout, so what rot90 gives is turned", line("rot90", "strides")),
     Known("moments of infinities are not those that torch's running update comes to", lambda d: d.kind == "value" and re.search("var|std|layer_norm|mean", d.step.source) is not None and (infinite(d) or tiny(d))),
     Known("autocast has one policy, that of torch's CUDA lists; torch's CPU lists are shorter", widened_by_autocast),
     Known("torch marks results of heaviside as requiring gradients, and raises in backward", line("heaviside", "requires_grad", "leaf")),

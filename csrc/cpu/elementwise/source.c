@@ -79,7 +79,9 @@ ac_bits_fn ac_cpu_bits_of(const ac_run *r) {
     ac_bits_fn bits = ac_is_half(dtype) ? ac_cpu_loops()->point16[r->op][dtype == AC_bfloat16] : NULL;
     for (int k = 0; k < r->n_in; k++)
         if (r->in[k]->dtype != dtype) return NULL;
-    return bits && ac_cpu_in_rows(r) ? bits : NULL;
+    for (int k = 0; k < r->n_in && bits; k++)
+        if (!ac_lie_alike(r->out[0], r->in[k])) return NULL;
+    return bits;
 }
 
 int ac_cpu_leave_point(const ac_run *r) {

@@ -1,0 +1,93 @@
+"""The order of dimensions in memory: elementwise results and copies keep that of their operands, as torch's do."""
+
+import itertools
+
+import numpy as np
+import pytest
+from where import DEVICE
+
+import ampc
+
+SHAPE = (2, 3, 4, 5)
+UNARY = {
+    "clone": lambda m, x: x.clone(), "exp": lambda m, x: x.exp(), "relu": lambda m, x: m.nn.functional.relu(x), "gelu": lambda m, x: m.nn.functional.gelu(x),
+    "number": lambda m, x: 2 * x + 1, "less": lambda m, x: x < 3, "half": lambda m, x: x.half(), "where": lambda m, x: m.where(x > 3, x, 0.0),
+    "integers": lambda m, x: x.to(m.int64) + 1, "square": lambda m, x: x.to(m.bfloat16).square(), "flip": lambda m, x: x.flip(0, 2),
+    "clamp": lambda m, x: x.clamp(1, 7), "self": lambda m, x: x * x.sigmoid(), "zeros_like": lambda m, x: m.zeros_like(x),
+    "full_like": lambda m, x: m.full_like(x, 3), "empty_like": lambda m, x: m.empty_like(x, dtype=m.int32).fill_(4), "ones_like": lambda m, x: m.ones_like(x),
+    "channel": lambda m, x: x + m.ones(3, 1, 1), "rows": lambda m, x: m.ones(5) - x, "gap": lambda m, x: x[:, :, ::2] + 1, "expanded": lambda m, x: x[:1].expand(2, 3, 4, 5).clone()}
+
+
+def made(m, order=(0, 1, 2, 3), shape=SHAPE):
+    """Values whose dimensions lie in memory in that order, the last one innermost."""
+    back = [order.index(d) for d in range(len(order))]
+    x = m.tensor(np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 11)
+    return x.permute(order).contiguous().permute(back)
+
+
+def alike(got, want):
+    """Values and strides; those along dimensions of size 1 say nothing."""
+    assert [s for s, n in zip(got.stride(), got.shape) if n > 1] == [s for s, n in zip(want.stride(), want.shape) if n > 1]
+    np.testing.assert_allclose(got.float().numpy(), want.float().numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (3, 1, 0, 2), (1, 0, 2, 3)], ids=str)
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.cpu
+def test_results_have_their_operands_order(torch, name, order):
+    alike(UNARY[name](ampc, made(ampc, order)), UNARY[name](torch, made(torch, order)))
+
+
+@pytest.mark.cpu
+def test_the_first_operand_decides_between_two_orders(torch):
+    for one, two in itertools.product(itertools.permutations(range(3)), repeat=2):
+        for shape in ((2, 3, 4), (2, 1, 4)):
+            got, want = (made(m, one, (2, 3, 4)) * made(m, two, shape) for m in (ampc, torch))
+            alike(got, want)
+
+
+def test_on_every_device_values_stay_where_they_belong():
+    plain = made(ampc).to(DEVICE)
+    last = plain.contiguous(memory_format=ampc.channels_last)
+    strides = (60, 1, 15, 3)
+    for call in (lambda x: x.clone(), lambda x: x * 2, lambda x: x.to(ampc.bfloat16), lambda x: x + ampc.ones(3, 1, 1, device=DEVICE), lambda x: x.flip(1), lambda x: x.half() * x.half()):
+        got = call(last)
+        assert got.stride() == strides and got.is_contiguous(memory_format=ampc.channels_last)
+        assert ampc.equal(got, call(plain))
+    turned = plain.transpose(0, 3)[:, 1:].to("cpu").to(DEVICE)
+    assert ampc.equal(turned, plain.transpose(0, 3)[:, 1:].contiguous()) and last.to("cpu").stride() == strides
+    assert ampc.equal(last.cpu().to(DEVICE), plain) and last.cpu().to(DEVICE).stride() == strides
+
+
+def test_copies_take_the_format_that_is_asked_for():
+    last = made(ampc).contiguous(memory_format=ampc.channels_last)
+    assert last.clone(memory_format=ampc.contiguous_format).is_contiguous() and last.contiguous().is_contiguous()
+    assert made(ampc).clone(memory_format=ampc.channels_last).stride() == last.stride()
+    assert ampc.zeros_like(last, memory_format=ampc.contiguous_format).is_contiguous()
+    assert ampc.equal(last.reshape(6, 20), made(ampc).reshape(6, 20)) and ampc.permute_copy(last, (0, 2, 3, 1)).is_contiguous()
+    again = last.clone(memory_format=ampc.channels_last)
+    again.zero_()
+    assert last.sum() > 0 and ampc.rand_like(last).stride() == ampc.randint_like(last, 5).stride() == last.stride()
+    assert ampc.empty_like(last)._base is None and ampc.empty(SHAPE, memory_format=ampc.channels_last)._base is None
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16])
+def test_gradients_of_permuted_values(dtype):
+    x, w = (made(ampc, order).to(DEVICE, dtype).requires_grad_() for order in ((0, 2, 3, 1), (0, 1, 2, 3)))
+    y = made(ampc).to(DEVICE, dtype).requires_grad_()
+    (x.relu() * w).square().sum().backward()
+    (y.relu() * w.detach()).square().sum().backward()
+    assert ampc.equal(x.grad, y.grad) and x.grad.is_contiguous(memory_format=ampc.channels_last)
+
+
+@pytest.mark.parametrize("make", [ampc.optim.SGD, ampc.optim.AdamW], ids=lambda make: make.__name__)
+def test_optimizers_step_parameters_of_any_order(make):
+    plain, last = (made(ampc, order).to(DEVICE).requires_grad_() for order in ((0, 1, 2, 3), (0, 2, 3, 1)))
+    for p in (plain, last):
+        step = make([p], lr=0.1)
+        for _ in range(2):
+            step.zero_grad()
+            (p.square().sum() + p.mean()).backward()
+            step.step()
+    assert last.stride() == (60, 1, 15, 3)
+    np.testing.assert_allclose(last.detach().cpu().numpy(), plain.detach().cpu().numpy(), rtol=1e-5)
