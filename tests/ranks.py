@@ -412,6 +412,9 @@ def subgroups(rank, size):
 @ranks(2)
 def names_of_backends(rank, size):
     assert dist.Backend("GLOO") == dist.Backend.GLOO == "gloo" and dist.get_backend() == dist.Backend.MPI
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert dist.get_backend(dist.new_group(backend="cpu:gloo")) == "gloo"  # as the script calls it
     raised(ValueError, "expected a name such as 'mpi', got int", dist.Backend, 3)
     assert dist.get_backend_config() == "cpu:mpi,cuda:mpi" and dist.get_default_backend_for_device("cpu") == "mpi"
     assert dist.get_default_backend_for_device(ampc.device("cuda", 0)) == "nccl"

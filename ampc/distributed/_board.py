@@ -63,9 +63,13 @@ class Board:
         self._mine["saved"] = file
         return [int(slot["rank"]) for slot in self._slots if slot["saved"] == file and slot["rank"] != self._mine["rank"][0]]
 
+    def _is_own(self) -> bool:
+        """Whether the slot is this process', which is not forked from one that has it."""
+        return int(self._mine["pid"][0]) == os.getpid()
+
     def leave(self, ends: bool) -> None:
         """This process takes part in nothing any more, because it ends, or has destroyed its groups."""
-        if not self.failed():
+        if not self.failed() and self._is_own():
             self._mine["state"] = ENDED if ends else LEFT
 
     def come_back(self) -> None:
@@ -74,7 +78,7 @@ class Board:
 
     def fail(self, how: str, cause: str = "") -> None:
         """This process has failed, by a failure of another one where a cause is given; the first reason is kept."""
-        if not self.failed():
+        if not self.failed() and self._is_own():
             self._mine["why"] = (cause or f"rank {self._mine['rank'][0]} {how}").encode()[:1599]
             self._mine["state"] = FOLLOWED if cause else FAILED
 
