@@ -52,7 +52,8 @@ static T looked_up(ac_scratch *s, T x, int64_t classes) {
     return ac_c_reshape(s, ac_c_call(s, AC_OP_gather, &first, 2, all, ac_c_flat(s, x)), &shape);
 }
 
-/* How many classes there are. Where that is given, those of a GPU are not looked at, which would be waiting for them. */
+/* How many classes there are. Where that is given, those of a GPU are not looked at, which would be waiting for them.
+ */
 static int count_classes(ac_scratch *s, T x, int64_t *n) {
     double low = 0, high = -1;
     if (*n != -1 && ac_device_of(x) != AC_CPU) return 0;
