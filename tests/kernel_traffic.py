@@ -22,6 +22,7 @@ HEAD = f"""# Kernels of the GPU
 
 This table is generated: `python -m kernel_traffic --save`, in `tests/`, on nvcc's PTX of the kernels, which the CPU runs.
 `benchmarks/RESULTS-gpu.md` has times and bytes that a GPU measured, of other sizes.
+How a script moves to a GPU, and what to know there, is in [Train on a GPU](howto/gpu.md).
 
 - **Launches** are counted, with the kernels they are of. Copies and fills by the driver are not among them.
 - **Bytes** are counted: sectors of 32 bytes of the GPU's memory that a block reads or writes between two of its barriers, each once. So a value that

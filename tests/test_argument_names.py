@@ -68,9 +68,25 @@ def test_bernoulli_takes_a_chance_for_each_element():
     drawn = ampc.empty(4000, 3).bernoulli_(chances)
     assert drawn[:, 0].sum() == 0 and drawn[:, 2].sum() == 4000
     assert abs(drawn[:, 1].mean().item() - 0.25) < 5 * (0.25 * 0.75 / 4000) ** 0.5  # five standard deviations
-    for wrong in (ampc.tensor([1.5]), ampc.tensor([float("nan")]), ampc.tensor([1]), 1.5):
+    for wrong in (ampc.tensor([1.5], device="cpu"), ampc.tensor([float("nan")], device="cpu"), ampc.tensor([1], device="cpu"), 1.5):
         with pytest.raises(RuntimeError, match="between 0 and 1"):
-            ampc.empty(3).bernoulli_(wrong)
+            ampc.empty(3, device="cpu").bernoulli_(wrong)
+        if not isinstance(wrong, float) and wrong.is_floating_point():
+            with pytest.raises(RuntimeError, match="between 0 and 1"):
+                ampc.bernoulli(wrong)
+    for wrong in (1.5, -0.1, float("nan")):
+        with pytest.raises(RuntimeError, match="`p` must be between 0 and 1"):
+            ampc.bernoulli(chances, wrong)
+    with pytest.raises(NotImplementedError, match="bernoulli: needs a floating point dtype, got"):
+        ampc.bernoulli(ampc.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float16"])
+def test_bernoulli_of_a_number_takes_the_shape_and_dtype_of_any_tensor(dtype):
+    ampc.manual_seed(2)
+    drawn = ampc.bernoulli(ampc.ones(4000, dtype=getattr(ampc, dtype)), 0.25)
+    assert drawn.dtype is getattr(ampc, dtype) and drawn.shape == (4000,)
+    assert abs(drawn.double().mean().item() - 0.25) < 5 * (0.25 * 0.75 / 4000) ** 0.5
 
 
 def test_the_gradient_of_gather_is_dense():

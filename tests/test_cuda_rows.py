@@ -92,6 +92,22 @@ def test_variances_of_what_is_strided():
         assert (abs(as_float64(part.var(dim))[0] - want) <= 1e-6 * want).all(), dim
 
 
+@pytest.mark.parametrize("scale", [1e30, 1e19, 1e-15, 1e-30])
+@pytest.mark.parametrize("shape", [(7, 5), (3, 7000), (70, 64), (2, 300000), (300, 40)], ids=str)
+def test_variances_of_large_and_small_values(shape, scale):
+    """Squares that float32 does not hold, in every other row: of rows, and of columns."""
+    x = drawn(*shape)
+    x[::2] *= scale
+    wide, bound = as_float64(x)[0], 16 * ampc.finfo(ampc.float32).eps
+    for part, dim in ((x, 1), (x[:, ::2], 1), (x.T.contiguous(), 0)):
+        want = as_float64(part)[0].std(dim, ddof=1)
+        assert (abs(as_float64(part.std(dim))[0] - want) <= bound * want).all(), dim
+    var, want = as_float64(x.var(1))[0], wide.var(1, ddof=1)
+    kept = (want > ampc.finfo(ampc.float32).tiny) & (want < ampc.finfo(ampc.float32).max)
+    assert (abs(var - want)[kept] <= bound * want[kept]).all() and np.isinf(var[want > ampc.finfo(ampc.float32).max]).all()
+    same_bits_in_any_order(lambda: [x.var(1)])
+
+
 @BYTES
 @pytest.mark.parametrize("shape", [(64, 2048), (2, 65536)], ids=str)
 def test_bytes_of_variances(shape):

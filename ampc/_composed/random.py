@@ -21,12 +21,14 @@ def _stream(generator: Any) -> Any:
 
 
 def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
-    """1 with the probability that each element gives (or ``p``), else 0; its gradient is 0. RuntimeError outside [0, 1]."""
-    chance = input if p is None else make.full_like(input, p)
-    if bool(((chance < 0) | (chance > 1) | chance.isnan()).any()):
-        raise RuntimeError("bernoulli: probabilities must lie in [0, 1]")
+    """1 with the probability that each element gives (or ``p``), else 0; its gradient is 0. RuntimeError outside [0, 1], and for elements that
+    are no floating point numbers; those on a GPU are not looked at, which would be waiting for it."""
+    if p is None:
+        _need_floats("bernoulli", input)
+    make.need_probabilities("bernoulli", "input" if p is None else "p", input if p is None else p)
     with _stream(generator):
-        drawn = (make.rand(chance.shape, dtype=_C.float32, device=chance.device) < chance.float()).to(input.dtype if out is None else out.dtype)
+        draw = make.rand(input.shape, dtype=_C.float32, device=input.device)
+    drawn = (draw < (input.float() if p is None else p)).to(input.dtype if out is None else out.dtype)
     if out is None and input.requires_grad and _C.is_grad_enabled():
         return _ops.where(make.ones((), dtype=_C.bool, device=input.device), drawn, input)
     return written(drawn, out, "bernoulli", quiet=True)
@@ -60,8 +62,9 @@ def _normal(mean: Any, std: Any, size: Any, generator: Any, dtype: Any, layout: 
 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
-    """Poisson's numbers with the rates that the elements are; their gradient is 0. RuntimeError for a rate below 0."""
-    if bool((input < 0).any()):
+    """Poisson's numbers with the rates that the elements are; their gradient is 0. RuntimeError for a rate below 0; those on a GPU are
+    not looked at, which would be waiting for it."""
+    if not input.is_cuda and bool((input < 0).any()):
         raise RuntimeError("poisson: rates must be 0 or more")
     with _stream(generator):
         return _ops.poisson_draw(input.double(), keys(input.shape, input.device)).to(input.dtype)

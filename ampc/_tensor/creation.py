@@ -284,6 +284,15 @@ def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, where: int, re
     return finish(draw(_size(size), a, b, _kind(dtype, out), where), requires_grad, out, pin_memory)
 
 
+def need_probabilities(what: str, name: str, p: Any) -> None:
+    """RuntimeError unless a number, or all elements of a tensor, are from 0 to 1. Those on a GPU are not looked at, which would be waiting for it."""
+    if not isinstance(p, Tensor):
+        if not 0 <= p <= 1:
+            raise RuntimeError(f"{what}: `{name}` must be between 0 and 1, got {p}")
+    elif not p.is_floating_point() or (not p.is_cuda and bool(((p < 0) | (p > 1) | p.isnan()).any())):
+        raise RuntimeError(f"{what}: `{name}` must be floating point, and between 0 and 1")
+
+
 def rand(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
          generator: Any = None, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """Uniform on [0, 1)."""

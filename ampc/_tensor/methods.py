@@ -313,12 +313,9 @@ def random_(self: Tensor, low: Optional[int] = None, high: Optional[int] = None,
 
 @method
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
-    """Fills the tensor with 1 at probability p, a number or a tensor that broadcasts, else 0. RuntimeError unless 0 <= p <= 1."""
-    if isinstance(p, Tensor):
-        if not p.is_floating_point() or bool(((p < 0) | (p > 1) | p.isnan()).any()):
-            raise RuntimeError("bernoulli_: `p` must be floating point, and between 0 and 1")
-    elif not 0 <= p <= 1:
-        raise RuntimeError(f"bernoulli_: `p` must be between 0 and 1, got {p}")
+    """Fills the tensor with 1 at probability p, a number or a tensor that broadcasts, else 0. RuntimeError unless 0 <= p <= 1; a tensor on a
+    GPU is not looked at, which would be waiting for it."""
+    make.need_probabilities("bernoulli_", "p", p)
     draw = make._random(_ops._uniform, self.shape, 0.0, 1.0, _C.float32, _C._device_index(self), False, generator)
     return self.copy_(draw < p)
 

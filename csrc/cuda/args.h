@@ -324,7 +324,7 @@ enum { AC_GPU_ATTENTION_ROOM = 36 * 1024 };
 typedef struct {
     ac_gpu_rows_2d q, k, v;
     void *out;       /* contiguous */
-    float *log_sums; /* [items][queries]: logarithms of the sums of exponentials */
+    float *log_sums; /* [items][queries][2]: the largest score, and the logarithm of the sum of exponentials above it */
     ac_gpu_ref mask; /* of truth values or added, or no memory */
     ac_space mask_items;
     int64_t mask_row, mask_column, queries, keys;

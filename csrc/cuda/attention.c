@@ -123,6 +123,7 @@ int ac_cuda_flash_attention_backward(const ac_run *r) {
     int failed = take_runs(r->in, 4, in);
     for (int i = 5; i < 7 && !failed; i++) failed = (in[i] = ac_gpu_contiguous(r->in[i])) ? 0 : -1;
     ac_dims shape = ac_shape_of(r->in[6]);
+    shape.n--;
     if (!failed) failed = (means = ac_tensor_new_on(ac_run_device(r), AC_float32, &shape)) ? 0 : -1;
     if (!failed) failed = launch_backward(r, in, means);
     in[4] = NULL;

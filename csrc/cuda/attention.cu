@@ -99,7 +99,7 @@ template <class E, int WIDTH, int M> DEV void attend(const ac_gpu_attention &a) 
         int64_t row = query + i * 8;
         by[i / 2][i % 2] = sum == 0 ? 0 : kept_scale(a) / sum; /* 0: it attends to nothing */
         if (row < a.queries && lane_of() % 4 == 0)
-            a.log_sums[item * a.queries + row] = sofar[i / 2][i % 2].top * LN_2 + logf(sum);
+            ((log_sum *)a.log_sums)[item * a.queries + row] = {sofar[i / 2][i % 2].top, log2f(sum)};
     }
     rows::template give<E>((uint16_t *)a.out + item * a.queries * a.width, out, by, own, first, a.queries, a.width);
 }

@@ -149,6 +149,12 @@ template <bool OF_KEYS> DEV span span_of(const ac_gpu_attention &a, int64_t row,
     return {0, within((a.causal && row < a.keys ? row + 1 : a.keys) - column, n)};
 }
 
+/* A row's sum of exponentials as a logarithm to base 2, in two parts: beside a large score, such as of a mask that is
+ * low everywhere, the other would be lost. Where a query attends to nothing, both are -inf. */
+struct alignas(8) log_sum {
+    float top, rest;
+};
+
 /* Of a row's mask, two values in each of n groups of eight columns, `step` apart in memory, those that count. What a
  * function that is called needs comes by value: the address of a kernel's arguments stays inside of it. */
 struct mask_row {

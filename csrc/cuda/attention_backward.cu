@@ -24,20 +24,22 @@ template <bool OF_KEYS> DEV job job_of(const ac_gpu_attention &a) {
     return w;
 }
 
-/* A query's logarithm of the sum of exponentials, to base 2; and the mean of its weights' gradients, by weight. Where a
- * query attends to nothing, or there is none, the first is inf: then weights are 0. */
-struct row_facts {
-    float log_sum, mean;
+/* A query's sum of exponentials, and the mean of its weights' gradients, by weight. Where a query attends to nothing,
+ * or there is none, the sum's `top` is inf: then weights are 0. */
+struct alignas(16) row_facts {
+    log_sum sum;
+    float mean;
 };
 DEV row_facts facts_of(const ac_gpu_attention &f, int64_t at, float mean) {
-    float log_sum = f.log_sums[at];
-    return {log_sum == -INFINITY ? INFINITY : log_sum * LOG2_E, mean};
+    log_sum sum = ((const log_sum *)f.log_sums)[at];
+    if (sum.rest == -INFINITY) sum.top = INFINITY; /* of a nan it is nan */
+    return {sum, mean};
 }
 
 /* What the kernel of the queries, which runs first, has found out. */
 DEV row_facts found_facts(const ac_gpu_attention_backward &a, int64_t item, int64_t query) {
     int64_t at = item * a.forward.queries + query;
-    if (query >= a.forward.queries) return {INFINITY, 0};
+    if (query >= a.forward.queries) return {{INFINITY, 0}, 0};
     return facts_of(a.forward, at, a.means[at]);
 }
 
@@ -55,15 +57,10 @@ DEV row_facts find_facts(const ac_gpu_attention_backward &a, int64_t item, int64
         }
     }
     sum = sum_of_row(sum);
-    if (query >= f.queries) return {INFINITY, 0};
+    if (query >= f.queries) return {{INFINITY, 0}, 0};
     if (lane_of() % 4 == 0) a.means[at] = sum;
     return facts_of(f, at, sum);
 }
-
-/* Of two neighbouring queries. */
-struct alignas(16) pair_of_facts {
-    row_facts of[2];
-};
 
 /* Weights in place of scores that lack a factor, and gradients of scores in place of those of weights, which dropout
  * multiplied by `kept`. The facts are of this lane's two rows, or of its columns. */
@@ -72,14 +69,12 @@ DEV void weigh(float (&score)[N][4], float (&slope)[N][4], float factor, float k
                const row_facts *columns) {
 #pragma unroll
     for (int j = 0; j < N; j++) {
-        pair_of_facts pair;
-        if (OF_KEYS) pair = *(const pair_of_facts *)(columns + j * 8);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            row_facts facts = OF_KEYS ? pair.of[e % 2] : rows[e / 2];
-            float above = fmaf(score[j][e], factor, -facts.log_sum); /* over 0 where large numbers are rounded */
-            bool none = facts.log_sum == INFINITY; /* also where no query is, and 0 times an infinite key is nan */
-            score[j][e] = none ? 0 : power_of_2(above > 0 ? 0 : above); /* no weight is above 1 */
+            row_facts facts = OF_KEYS ? columns[j * 8 + e % 2] : rows[e / 2];
+            float above = fmaf(score[j][e], factor, -facts.sum.top); /* over 0 where large numbers are rounded */
+            bool none = facts.sum.top == INFINITY; /* also where no query is, and 0 times an infinite key is nan */
+            score[j][e] = none ? 0 : power_of_2((above > 0 ? 0 : above) - facts.sum.rest); /* no weight is above 1 */
             slope[j][e] = score[j][e] * fmaf(slope[j][e], kept, -facts.mean);
         }
     }
@@ -100,7 +95,7 @@ DEV void give_slopes(const ac_gpu_attention_backward &a, const float (&slope)[N]
 
 template <class E, int WIDTH, int STEP, bool OF_KEYS> DEV void go_back(const ac_gpu_attention_backward &a) {
     typedef tile<WIDTH> rows;
-    enum { TILE = STEP * rows::PITCH, OWN = ROWS * rows::PITCH, N = STEP / 8, FACTS = OF_KEYS ? 2 * STEP * 8 : 0 };
+    enum { TILE = STEP * rows::PITCH, OWN = ROWS * rows::PITCH, N = STEP / 8, FACTS = OF_KEYS ? 2 * STEP * 16 : 0 };
     static_assert(4 * TILE * 2 + FACTS <= AC_GPU_ATTENTION_ROOM, "what the host asks for");
     static_assert(2 * OWN * 2 <= AC_GPU_ATTENTION_ROOM, "what the host asks for");
     /* First the block's own rows. Then tiles of queries and gradients, or keys and values, twice, and facts. */

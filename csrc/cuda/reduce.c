@@ -181,15 +181,16 @@ static int var_of_rows(ac_device d, ac_gpu_reduce *a) {
     return failed;
 }
 
-/* Two passes: the means, then the squares around them. */
-static int var_in_two(ac_device d, ac_gpu_reduce *a, int opmath) {
+/* Two passes: the means, then the squares around them; in float64, because float32 does not hold squares of all values.
+ */
+static int var_in_two(ac_device d, ac_gpu_reduce *a) {
     ac_gpu_block *means = ac_gpu_alloc(d, a->kept.numel * 8);
     if (!means) return -1;
     ac_gpu_reduce first = *a;
     first.out = (ac_gpu_ref){.data = ac_gpu_address(means), .dtype = AC_float64}, first.finish = AC_GPU_MEAN;
-    int failed = reduce(d, &first, AC_FOLD_SUM, opmath);
+    int failed = reduce(d, &first, AC_FOLD_SUM, AC_OPMATH_F64);
     a->each = ac_gpu_address(means);
-    if (!failed) failed = reduce(d, a, AC_FOLD_SUM_SQUARES, opmath);
+    if (!failed) failed = reduce(d, a, AC_FOLD_SUM_SQUARES, AC_OPMATH_F64);
     ac_gpu_free(means);
     return failed;
 }
@@ -206,8 +207,8 @@ int ac_cuda_var(const ac_run *r) {
                        .inner = ac_space_of(x, mask),
                        .correction = ac_correction(a),
                        .finish = r->op == AC_OP_std ? AC_GPU_DEVIATION : AC_GPU_VARIANCE};
-    int opmath = ac_gpu_opmath(x->dtype);
-    return opmath == AC_OPMATH_F32 && !by_columns(&c.kept, &c.inner) ? var_of_rows(d, &c) : var_in_two(d, &c, opmath);
+    bool narrow = ac_gpu_opmath(x->dtype) == AC_OPMATH_F32;
+    return narrow && !by_columns(&c.kept, &c.inner) ? var_of_rows(d, &c) : var_in_two(d, &c);
 }
 
 /* -- the position of the largest or smallest -------------------------------------------------------- */

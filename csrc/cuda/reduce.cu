@@ -303,9 +303,29 @@ struct Moments {
     }
 };
 
-DEV void finish_moments(const ac_gpu_reduce &a, int64_t o, double sum, double squares) {
+/* The row's sum of squares around its mean, in float64 throughout. */
+DEV double squares_around_mean(const ac_gpu_reduce &a, int64_t base, double *room) {
+    double mean = 0, squares = 0;
+    for (int64_t i = threadIdx.x % a.group; i < a.inner.numel; i += a.group)
+        mean += (double)load<float>(a.x, base + space_offset(a.inner, i));
+    mean = group_join(a.group, mean, room, Add()) / (double)a.inner.numel;
+    for (int64_t i = threadIdx.x % a.group; i < a.inner.numel; i += a.group) {
+        double y = (double)load<float>(a.x, base + space_offset(a.inner, i)) - mean;
+        squares += y * y;
+    }
+    return group_join(a.group, squares, room, Add());
+}
+
+/* All threads of a block call. Those that join values with another's look at its row again where either must. */
+DEV void finish_moments(const ac_gpu_reduce &a, int64_t o, double sum, double squares, bool first, double *room) {
     double around = squares - sum * (sum / (double)a.inner.numel);
-    finish(a, o, around < 0 ? 0 : around);
+    int lost =
+        !(around < INFINITY && around >= 1e-30 * (double)a.inner.numel); /* squares may have left float32's range */
+    if (group_join(a.group > 32 ? AC_GPU_THREADS : 32, lost, (int *)room, Add())) {
+        double exact = squares_around_mean(a, space_offset(a.kept, o), room);
+        if (lost) around = exact;
+    }
+    if (first) finish(a, o, around < 0 ? 0 : around);
 }
 
 AC_KERNEL(ac_rows_moments, ac_gpu_reduce) {
@@ -322,10 +342,8 @@ AC_KERNEL(ac_rows_moments, ac_gpu_reduce) {
                 m.take<1, 1>(&x, i, 0);
             }
         double sum = group_join(a.group, m.sum, room, Add()), squares = group_join(a.group, m.squares, room, Add());
-        if (!first) return;
-        if (a.parts > 1)
-            ((double *)a.partial)[job] = sum, ((double *)a.partial)[a.parts * a.kept.numel + job] = squares;
-        else finish_moments(a, o, sum, squares);
+        if (a.parts == 1) finish_moments(a, o, sum, squares, first, room);
+        else if (first) ((double *)a.partial)[job] = sum, ((double *)a.partial)[a.parts * a.kept.numel + job] = squares;
     });
 }
 
@@ -337,7 +355,7 @@ AC_KERNEL(ac_join_moments, ac_gpu_reduce) {
         for (int64_t part = threadIdx.x % a.group; part < a.parts; part += a.group)
             sum += sums[part * a.kept.numel + o], squares += all_squares[part * a.kept.numel + o];
         sum = group_join(a.group, sum, room, Add()), squares = group_join(a.group, squares, room, Add());
-        if (first) finish_moments(a, o, sum, squares);
+        finish_moments(a, o, sum, squares, first, room);
     });
 }
 

@@ -44,21 +44,39 @@ static void limits(ac_scratch *s, T x, double *low, double *high) {
     *high = ac_c_read(s, ac_c_call(s, AC_OP_amax, &all, 1, x));
 }
 
+/* The classes themselves, looked up: a bad one of a GPU is told of where the script waits. */
+static T looked_up(ac_scratch *s, T x, int64_t classes) {
+    ac_attrs_index_dim first = {0};
+    ac_dims shape = ac_shape_of(x);
+    T all = ac_c_arange(s, classes, ac_device_of(x));
+    return ac_c_reshape(s, ac_c_call(s, AC_OP_gather, &first, 2, all, ac_c_flat(s, x)), &shape);
+}
+
+/* How many classes there are. Where that is given, those of a GPU are not looked at, which would be waiting for them.
+ */
+static int count_classes(ac_scratch *s, T x, int64_t *n) {
+    double low = 0, high = -1;
+    if (*n != -1 && ac_device_of(x) != AC_CPU) return 0;
+    if (x->numel) limits(s, x, &low, &high);
+    if (*n == -1) *n = (int64_t)high + 1;
+    if (low >= 0 && high < (double)*n) return 0;
+    return ac_fail(AC_RUNTIME, "one_hot: classes must lie between 0 and %" PRId64 ", got %.0f to %.0f", *n - 1, low,
+                   high);
+}
+
 COMPOSE(one_hot) {
     ATTRS(classes);
     T x = in[0];
-    double low = 0, high = -1;
+    int64_t n = a->num_classes;
     if (x->dtype != AC_int64)
         REFUSE(AC_RUNTIME, "one_hot: the classes must be int64, got %s; convert it with .long()",
                ac_dtypes[x->dtype].name);
-    if (a->num_classes < -1 || (a->num_classes == -1 && x->numel == 0))
+    if (n < -1 || (n == -1 && x->numel == 0))
         REFUSE(AC_RUNTIME, "one_hot: `num_classes` must be given, and above 0, got %" PRId64 " for %" PRId64 " classes",
-               a->num_classes, x->numel);
-    if (x->numel) limits(s, x, &low, &high);
-    int64_t n = a->num_classes == -1 ? (int64_t)high + 1 : a->num_classes;
-    if (low < 0 || high >= (double)n)
-        REFUSE(AC_RUNTIME, "one_hot: classes must lie between 0 and %" PRId64 ", got %.0f to %.0f", n - 1, low, high);
-    return ac_c_cast(s, BIN(eq, ac_c_unsqueeze(s, x, -1), ac_c_arange(s, n, ac_device_of(x))), AC_int64);
+               n, x->numel);
+    NEED(count_classes(s, x, &n));
+    if (ac_device_of(x) != AC_CPU && x->numel) x = looked_up(s, x, n);
+    return x ? ac_c_cast(s, BIN(eq, ac_c_unsqueeze(s, x, -1), ac_c_arange(s, n, ac_device_of(x))), AC_int64) : NULL;
 }
 
 /* -- bags ------------------------------------------------------------------------------------------------------- */

@@ -77,7 +77,7 @@ int ac_infer_flash_attention(ac_infer *i) {
     i->out[0] = (ac_spec){i->compute, ac_shape_of(i->in[0]), AC_CPU};
     i->out[0].shape.v[i->in[0]->ndim - 1] = i->in[2]->shape[i->in[2]->ndim - 1];
     i->out[1] = (ac_spec){AC_float32, ac_shape_of(i->in[0]), AC_CPU};
-    i->out[1].shape.n--;
+    i->out[1].shape.v[i->in[0]->ndim - 1] = 2;
     return 0;
 }
 
@@ -86,7 +86,7 @@ int ac_infer_flash_attention_backward(ac_infer *i) {
     AC_TRY(check(i, 1));
     ac_dims y = ac_shape_of(i->in[1]), sums = y, scores = y;
     int64_t last = y.n - 1;
-    y.v[last] = i->in[3]->shape[last], scores.v[last] = i->in[2]->shape[last - 1], sums.n--;
+    y.v[last] = i->in[3]->shape[last], scores.v[last] = i->in[2]->shape[last - 1], sums.v[last] = 2;
     AC_TRY(ac_need_same_dtype(i, 0, 1));
     AC_TRY(ac_need_same_dtype(i, 1, 5));
     AC_TRY(ac_need_shape(i, 0, &y));
