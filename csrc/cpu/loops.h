@@ -103,10 +103,11 @@ typedef struct ac_loops {
     void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
     /* adds what n values are, times factor, to *found; writes the products unless `to` is NULL (it may be `from`) */
     void (*grad_stats[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
-    /* one step of a recurrent cell for one row of n units, and its gradients, see rnn_cells.inc */
-    void (*cell[AC_N_CELLS][2])(int64_t n, const void *x, const void *u, void *h, void *c, void *kept);
-    void (*cell_back[AC_N_CELLS][2])(int64_t n, const void *kept, const void *before, const void *h, void *dh, void *dc,
-                                     void *dx, void *du);
+    /* one step of a recurrent cell for one row of n units, and its gradients, see rnn_cells.inc; by the dtype of x, and
+     * of kept, before, y and g */
+    void (*cell[AC_N_CELLS][AC_N_DTYPES])(int64_t n, const void *x, const void *u, void *h, void *c, void *kept);
+    void (*cell_back[AC_N_CELLS][AC_N_DTYPES])(int64_t n, const void *kept, const void *before, const void *y,
+                                               const void *g, void *dh, void *dc, void *dx, void *du);
     /* an optimizer's update rule over n values; `state` has 3 entries, those that it uses first, then NULL */
     void (*step[AC_N_UPDATE_RULES][2])(int64_t n, const ac_optim_options *o, const ac_optim_scalars *at,
                                        const void *grad, void *param, void *const *state);

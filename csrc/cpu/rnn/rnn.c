@@ -146,6 +146,7 @@ static char *x_row(const recurrence *c, int64_t step, int64_t sequence) {
 static int forward_step(recurrence *c, const forward_room *m, int64_t step, int64_t lo, int64_t n) {
     int64_t width = c->gates * c->units, kept = c->keeps * c->units, row = c->units * c->opmath_item;
     bool in_place = c->keep && c->dtype == ac_opmath_dtype(c->opmath);
+    ac_dtype dtype = ac_opmath_of(c->x->dtype) == c->opmath ? c->x->dtype : ac_opmath_dtype(c->opmath);
     AC_TRY(multiply(c, m->h, ac_opmath_dtype(c->opmath), n, c->units, weight_operand(c, false), c->panels, m->sums,
                     false));
     for (int64_t i = 0; i < n; i++) {
@@ -155,8 +156,9 @@ static int forward_step(recurrence *c, const forward_room *m, int64_t step, int6
             const void *sums[2] = {u, read(c, c->bias->dtype, width, ac_data(c->bias), m->x)};
             c->loops->point[AC_OP_add][c->opmath](width, sums, u, &(ac_attrs_alpha){{AC_INT, {1}}});
         }
-        const void *x = read(c, c->x->dtype, width, x_row(c, step, lo + i), m->x);
-        c->loops->cell[c->cell][c->opmath](c->units, x, u, m->h + i * row, m->c + i * row, keep);
+        const void *x = x_row(c, step, lo + i);
+        if (dtype != c->x->dtype) x = read(c, c->x->dtype, width, x, m->x);
+        c->loops->cell[c->cell][dtype](c->units, x, u, m->h + i * row, m->c + i * row, keep);
         write(c, c->dtype, c->units, m->h + i * row, values(c->out, at * c->units));
         if (c->keep && !in_place) write(c, c->dtype, kept, keep, values(c->keep, at * kept));
     }
@@ -216,7 +218,7 @@ int ac_cpu_recurrence(const ac_run *r) {
 
 /* Memory of one thread: gradients of both states of a part, then rows to convert through. */
 typedef struct {
-    char *dh, *dc, *kept, *before, *row, *dx, *du;
+    char *dh, *dc, *kept, *before, *y, *g, *dx, *du;
     double *wide; /* du */
 } backward_room;
 
@@ -224,7 +226,7 @@ static backward_room backward_rooms(const recurrence *c, char *at, int64_t *byte
     int64_t states = round_up(PART * c->units * c->opmath_item), row = round_up(c->units * c->opmath_item);
     backward_room m = {.dh = at, .dc = at + states, .kept = at + 2 * states};
     m.before = m.kept + (c->keeps + 1) * row;
-    m.row = m.before + row, m.dx = m.row + row, m.du = m.dx + c->gates * row;
+    m.y = m.before + row, m.g = m.y + row, m.dx = m.g + row, m.du = m.dx + c->gates * row;
     m.wide = (double *)(void *)(m.du + c->gates * row);
     *bytes = (char *)m.wide + round_up(c->gates * c->units * (int64_t)sizeof *m.wide) - at;
     return m;
@@ -244,20 +246,28 @@ static const char *state_before(const recurrence *c, int64_t step, int64_t seque
     return cell ? values(c->kept, (at * c->keeps + 4) * c->units) : values(c->y, at * c->units);
 }
 
+/* The cell of one sequence, whose values are those of row `at`. Operands of several dtypes are converted. */
+static void cell_back(const recurrence *c, const backward_room *m, int64_t step, int64_t sequence, char *dh, char *dc) {
+    int64_t at = c->first[step] + sequence, kept = c->keeps * c->units;
+    ac_dtype old = c->dtype, dtype = c->dtype;
+    const void *g = values(c->g, at * c->units), *y = values(c->y, at * c->units);
+    const void *keep = kept ? values(c->kept, at * kept) : NULL, *before = NULL;
+    if (kept) before = state_before(c, step, sequence, c->cell == AC_CELL_lstm, &old);
+    if (c->g->dtype != dtype || c->y->dtype != dtype || (kept && c->kept->dtype != dtype) || old != dtype) {
+        dtype = ac_opmath_dtype(c->opmath);
+        g = read(c, c->g->dtype, c->units, g, m->g), y = read(c, c->y->dtype, c->units, y, m->y);
+        if (kept)
+            keep = read(c, c->kept->dtype, kept, keep, m->kept), before = read(c, old, c->units, before, m->before);
+    }
+    c->loops->cell_back[c->cell][dtype](c->units, keep, before, y, g, dh, dc, m->dx, m->du);
+}
+
 static int backward_step(recurrence *c, const backward_room *m, int64_t step, int64_t lo, int64_t n, double *sums) {
-    int64_t width = c->gates * c->units, kept = c->keeps * c->units, row = c->units * c->opmath_item;
+    int64_t width = c->gates * c->units, row = c->units * c->opmath_item;
     bool gru = c->cell == AC_CELL_gru;
     for (int64_t i = 0; i < n; i++) {
         int64_t at = c->first[step] + lo + i;
-        ac_dtype old;
-        char *dh = m->dh + i * row;
-        const void *both[2] = {dh, read(c, c->g->dtype, c->units, values(c->g, at * c->units), m->row)};
-        c->loops->point[AC_OP_add][c->opmath](c->units, both, dh, &(ac_attrs_alpha){{AC_INT, {1}}});
-        const void *keep = kept ? read(c, c->kept->dtype, kept, values(c->kept, at * kept), m->kept) : NULL;
-        const void *h = read(c, c->y->dtype, c->units, values(c->y, at * c->units), m->row), *before = NULL;
-        const char *begun = kept ? state_before(c, step, lo + i, !gru, &old) : NULL;
-        if (kept) before = read(c, old, c->units, begun, m->before);
-        c->loops->cell_back[c->cell][c->opmath](c->units, keep, before, h, dh, m->dc + i * row, m->dx, m->du);
+        cell_back(c, m, step, lo + i, m->dh + i * row, m->dc + i * row);
         write(c, c->dtype, width, m->dx, values(c->dx, at * width));
         if (gru) write(c, c->dtype, width, m->du, c->du + at * width * c->item);
         if (!sums) continue;
