@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import GenericAlias
 from typing import Any, Callable, List
 
 __all__ = ["Future", "collect_all", "wait_all"]
@@ -16,6 +17,10 @@ class Future:
         self._get: Any = None
         self._is_done: Callable[[], bool] = lambda: False
         self._after: List[Callable[[], Any]] = []
+
+    def __class_getitem__(cls, kind: Any) -> Any:
+        """``Future[Tensor]``, for annotations."""
+        return GenericAlias(cls, kind)
 
     @classmethod
     def of(cls, get: Callable[[], Any], is_done: Callable[[], bool]) -> Future:

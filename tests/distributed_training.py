@@ -299,8 +299,51 @@ def buffers_are_rank_0s(rank, size):
 
 
 @ranks.ranks(2)
+def buffers_may_be_each_ranks_own(rank, size):
+    def first_and_later(**options):
+        net = nn.BatchNorm1d(6)
+        with ampc.no_grad():
+            net.running_mean.fill_(float(rank + 1))
+        model = DDP(net, **options)
+        found = [net.running_mean[0].item()]
+        with ampc.no_grad():
+            net.running_mean.fill_(float(rank + 5))
+        model(ampc.zeros(4, 6)).sum().backward()
+        return [*found, round(net.running_mean[0].item() / 0.9)], model.broadcast_buffers
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert first_and_later(broadcast_buffers=False) == ([rank + 1, rank + 5], False)
+        assert first_and_later(forward_sync_buffers=False) == ([1, rank + 5], False)
+        assert first_and_later(forward_sync_buffers=True) == first_and_later() == ([1, 5], True)
+        assert first_and_later(broadcast_buffers=False, forward_sync_buffers=True) == ([1, 5], True)
+    said = [w for w in said if "`broadcast_buffers` is deprecated" in str(w.message)]
+    assert [w.category for w in said] == [FutureWarning] * 2 and "counts where both are given" in str(said[1].message)
+    net = nn.BatchNorm1d(6)
+    net.register_buffer("mine", ampc.zeros(rank + 1))  # of any shape
+    DDP(net, broadcast_buffers=False)
+    ranks.raised(RuntimeError, "the ranks' modules differ: mine", DDP, net, forward_sync_buffers=False)
+
+
+@ranks.ranks(2)
+def other_arguments_of_torch(rank, size):
+    plain = trained(DDP(made()), 2, rank, size)
+    listed = DDP(made(), bucket_cap_mb_list=[1e-4, 1.0])
+    assert [len(b.numbers) for b in listed.reducer._buckets] == [1, 5]
+    assert np.array_equal(trained(listed, 2, rank, size), plain)
+    assert [len(b.numbers) for b in DDP(made(), bucket_cap_mb=1.0).reducer._buckets] == [6]
+    net = made()
+    late = DDP(net, delay_all_reduce_named_params=[("first.weight", net.first.weight)], param_to_hook_all_reduce=net.first.bias,
+               skip_all_reduce_unused_params=True, batched_grad_copy=True)
+    assert np.array_equal(trained(late, 2, rank, size), plain)
+    ranks.raised(ValueError, "must be given both or neither", DDP, made(), param_to_hook_all_reduce=net.first.bias)
+    ranks.raised(ValueError, "`bucket_cap_mb_list` must be positive, got [1, 0]", DDP, made(), bucket_cap_mb_list=[1, 0])
+    ranks.raised(NotImplementedError, "write the forward pass within torch.autocast", DDP, made(), mixed_precision=object())
+
+
+@ranks.ranks(2)
 def hooks_send_gradients(rank, size):
-    def half(state, bucket):
+    def half(state, bucket: ampc.nn.parallel.distributed.GradBucket) -> ampc.futures.Future[ampc.Tensor]:
         state.append((bucket.index(), bucket.is_last(), len(bucket.gradients()), len(bucket.parameters())))
         small = bucket.buffer().to(ampc.bfloat16) / size
         return dist.all_reduce(small, async_op=True).get_future().then(lambda f: f.value()[0].float())

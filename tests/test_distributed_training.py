@@ -244,12 +244,6 @@ def test_who_is_who(monkeypatch, given, want):
     assert launch.set_variables() == int(want[1] or 1) and tuple(os.environ.get(name) for name in NAMES) == want
 
 
-def test_srun_without_pmix_is_told(tmp_path):
-    (tmp_path / "train.py").write_text("import ampc.distributed as dist\ndist.init_process_group()\n")
-    done = finished("train.py", cwd=tmp_path, SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="4")
-    assert done.returncode == 1 and "MPI has started 1" in done.stderr and "`srun --mpi=pmix`" in done.stderr
-
-
 def test_srun_that_tells_mpi_nothing(tmp_path):
     """Each process would train a model of its own. Without ``ampc run`` nothing sets WORLD_SIZE."""
     (tmp_path / "train.py").write_text("import ampc.distributed as dist\ndist.init_process_group()\n")

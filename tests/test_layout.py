@@ -289,6 +289,8 @@ UNREAD = {
     "pin_memory.device": "there is one kind of device to pin for", "save_on_cpu.device_type": "the same",
     "current_accelerator.check_available": "only what can be used is there at all",
     "DistributedDataParallel.check_reduction": "torch ignores it, too",
+    "DistributedDataParallel.skip_all_reduce_unused_params": "a hint how much travels, with the same numbers",
+    "DistributedDataParallel.batched_grad_copy": "a hint how gradients are copied, with the same numbers",
     "adapt.found_inf": "one signature for scales of a CPU and of a GPU", "adapt.culprit": "the same",
     "find_spec.path": "Python's protocol", "find_spec.target": "Python's protocol", "call.logits": "one signature for all losses",
     "sdp_kernel.enable_flash": "one way of attention", "sdp_kernel.enable_math": "one way of attention",

@@ -56,6 +56,11 @@ try:
     ampc.distributed.init_process_group("gloo", store=1) #!
 except ValueError:
     pass"""),
+    ("nn/parallel/distributed.py", "`broadcast_buffers` is deprecated", """
+try:
+    nn.parallel.DistributedDataParallel(net, broadcast_buffers=False) #!
+except ValueError:
+    pass"""),
     ("distributed/collectives.py", "is not in the group", "ampc.distributed.all_reduce(x, group=ampc.distributed.GroupMember.NON_GROUP_MEMBER) #!"),
     ("", "a tuple of indices", "x[[[0], [1]]] #!"),
     ("", "was resized", "ampc.add(x, x, out=ampc.empty(5)) #!"),

@@ -12,14 +12,14 @@ works: is_available is_initialized is_torchelastic_launched is_mpi_available is_
     DistError DistBackendError DistNetworkError DistStoreError QueueEmptyError
     Backend DebugLevel get_backend_config get_debug_level get_default_backend_for_device get_pg_count set_debug_level set_debug_level_from_env
     all_gather_coalesced all_reduce_coalesced all_gather_single reduce_scatter_single
-    send_object_list recv_object_list new_subgroups new_subgroups_by_enumeration Store HashStore FileStore TCPStore PrefixStore
+    send_object_list recv_object_list new_subgroups new_subgroups_by_enumeration rendezvous Store HashStore FileStore TCPStore PrefixStore
 gives False: is_ucc_available is_xccl_available supports_complex
 is: default_pg_timeout=_library_functions.default_pg_timeout GroupMember=_library_functions.group GradBucket=nn.parallel.distributed.GradBucket
     _pg_map=distributed.groups._groups is_gloo_available=distributed.is_mpi_available
     DeviceMesh=distributed.device_mesh.DeviceMesh init_device_mesh=distributed.device_mesh.init_device_mesh
 class: BackendConfig ProcessGroupNCCL ProcessGroupGloo AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions GatherOptions ScatterOptions
     ReduceScatterOptions AllToAllOptions AllreduceCoalescedOptions Reducer Logger
-refused: rendezvous split_group shrink_group register_rendezvous_handler breakpoint _get_pg_default_device
+refused: split_group shrink_group register_rendezvous_handler breakpoint _get_pg_default_device
 
 [torch.distributed.constants]
 this part of torch.distributed is not there yet; docs/compatibility/library_names.md lists what is

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .._library_functions import group as group
 from .._names.missing import absent_from
+from ._meeting import rendezvous
 from ._tcp_store import TCPStore
 from .backend_names import (
     Backend,
@@ -75,8 +76,8 @@ __all__ = ["Backend", "DebugLevel", "DistBackendError", "DistError", "DistNetwor
            "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group", "irecv", "is_available",
            "is_backend_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "isend",
            "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv", "recv_object_list", "reduce",
-           "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
-           "set_debug_level", "set_debug_level_from_env", ]
+           "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor", "rendezvous", "scatter", "scatter_object_list", "send",
+           "send_object_list", "set_debug_level", "set_debug_level_from_env", ]
 
 if not TYPE_CHECKING:
     __getattr__ = absent_from(__name__)

@@ -20,10 +20,11 @@ _told: List[str] = []
 
 
 class Backends:
-    """The backend for tensors of the CPU, and for those of a GPU: 'mpi', 'nccl', '' for none, and for a GPU None: NCCL where it can be."""
+    """The backend for tensors of the CPU, and for those of a GPU: 'mpi', 'nccl', '' for none, and for a GPU None: NCCL where it can be. ``mpi`` is
+    what the script calls MPI, which may be 'gloo'."""
 
-    def __init__(self, cpu: str, gpu: Optional[str]) -> None:
-        self.cpu, self.gpu = cpu, gpu
+    def __init__(self, cpu: str, gpu: Optional[str], mpi: str = "mpi") -> None:
+        self.cpu, self.gpu, self.mpi = cpu, gpu, mpi
 
     @classmethod
     def of(cls, backend: Any, rank: int = -1) -> Backends:
@@ -44,7 +45,7 @@ class Backends:
                     warn("init_process_group: the backend 'gloo' means MPI here")
             name = "nccl" if name == "nccl" else "mpi"
             found.update(dict.fromkeys([device] if device else ["cuda"] if name == "nccl" else ["cpu", "cuda"], name))
-        return cls(found.get("cpu", ""), found.get("cuda", ""))
+        return cls(found.get("cpu", ""), found.get("cuda", ""), "gloo" if "gloo" in backend.lower() else "mpi")
 
     def asked(self) -> str:
         """What is asked for. It does not look for NCCL, which would start CUDA."""
@@ -53,9 +54,8 @@ class Backends:
     def name(self) -> str:
         """As ``get_backend`` says it."""
         gpu = ("" if why_no_nccl() else "nccl") or "mpi" if self.gpu is None else self.gpu
-        if not self.cpu:
-            return gpu
-        return self.cpu if gpu in ("", self.cpu) else f"cpu:{self.cpu},cuda:{gpu}"
+        text = gpu if not self.cpu else self.cpu if gpu in ("", self.cpu) else f"cpu:{self.cpu},cuda:{gpu}"
+        return text.replace("mpi", self.mpi)
 
     def is_nccl_alone(self) -> bool:
         """Whether tensors of GPUs alone are taken, by NCCL."""

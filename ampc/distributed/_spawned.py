@@ -1,5 +1,5 @@
-"""Processes of ``multiprocessing.spawn`` as ranks. MPI knows only what mpiexec has started, so rank 0 has it start a stand-in for each rank, whose
-variables the ranks take over (``_stand_in.py``)."""
+"""Processes that MPI's launcher has not started, as ranks: those of ``multiprocessing.spawn``, and others that meet at a store (``_meeting.py``). MPI
+knows only what mpiexec has started, so rank 0 has it start a stand-in for each rank, whose variables the ranks take over (``_stand_in.py``)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import os
 import subprocess
 import sys
 import time
-from typing import List, Optional
+from typing import Any, List, Optional
 
 from .._process import launcher as _launcher
 from ..multiprocessing.spawn import spawned
-from . import _mpi, _stand_in
+from . import _arrival, _meeting, _mpi, _stand_in, _store
 from .errors import DistNetworkError
 
 _started: List[subprocess.Popen] = []
-ADVICE = "start the script with `ampc run --nproc {}` and without spawn"
+ADVICE = "start the script with `ampc run --nproc {}`, which starts the processes itself"
 
 
 def can_connect() -> bool:
@@ -24,35 +24,44 @@ def can_connect() -> bool:
     return spawned.folder is not None and _mpi.is_installed()
 
 
-def become_rank(rank: int, size: int, seconds: float) -> None:
-    """In a process of ``multiprocessing.spawn`` that no launcher knows: makes it this rank for MPI, which must not have started yet. Elsewhere
+def become_rank(rank: int, size: int, seconds: float, init_method: Optional[str], store: Any) -> None:
+    """In a process that MPI's launcher has not started: makes it this rank for MPI, which must not have started yet. Where there is one process,
     nothing is done.
 
-    ValueError where rank or number of ranks is not said; RuntimeError for another number than were spawned; DistNetworkError where mpiexec
-    does not start the ranks within ``seconds``."""
-    if spawned.folder is None or _launcher.rank_of_mpi() is not None:
+    ValueError where a process of ``multiprocessing.spawn`` does not say its rank or their number; RuntimeError for another number than were
+    spawned, and for processes of several hosts; DistNetworkError where one does not come, or mpiexec does not start the ranks, within ``seconds``."""
+    if _launcher.rank_of_mpi() is not None or not _mpi.is_installed():
         return
-    rank = rank if rank >= 0 else int(os.environ.get("RANK") or -1)
-    size = size if size > 0 else int(os.environ.get("WORLD_SIZE") or -1)
+    if spawned.folder is not None:
+        met: Optional[_meeting.Met] = _spawned(*_store.said(rank, size))
+    else:
+        met = _meeting.at_a_store(init_method, store, rank, size, max(seconds, _arrival.LEAST))
+    if met is None or met.size < 2:
+        return
+    if met.rank == 0:
+        _start(met.size, met.folder, spawned.folder is None)
+    _take(*met, seconds)
+
+
+def _spawned(rank: int, size: int) -> _meeting.Met:
+    assert spawned.folder is not None
     if rank < 0 or size < 1:
         raise ValueError("init_process_group: a process of multiprocessing.spawn must say which it is: give `rank` and `world_size`")
     if size != spawned.count or rank >= size:
         raise RuntimeError(f"init_process_group: `rank` {rank} of `world_size` {size}, and multiprocessing.spawn has started {spawned.count} "
                            "processes; on several hosts start them by `mpiexec -n N --hostfile hosts ampc run train.py`")
-    if size > 1:
-        if rank == 0:
-            _start(size, spawned.folder)
-        _take(rank, size, spawned.folder, seconds)
+    return _meeting.Met(rank, size, spawned.folder)
 
 
-def _start(size: int, folder: str) -> None:
+def _start(size: int, folder: str, is_ours: bool) -> None:
+    """Has mpiexec start the stand-ins, that of rank 0 to remove the folder in the end where it is ``is_ours``."""
     try:
-        line = _launcher.command(size, [sys.executable, "-I", "-S", os.path.abspath(_stand_in.__file__), folder])
+        line = _launcher.command(size, [sys.executable, "-I", "-S", os.path.abspath(_stand_in.__file__), folder, *["remove"] * is_ours])
     except _launcher.CannotStart as error:
         _stand_in.put(os.path.join(folder, "failed"), str(error))
         return
     if not _launcher.is_open_mpi(line[0]):
-        _stand_in.put(os.path.join(folder, "failed"), f"{line[0]} is not Open MPI's, which can connect spawned processes")
+        _stand_in.put(os.path.join(folder, "failed"), f"{line[0]} is not Open MPI's, which alone can connect processes that it has not started")
         return
     with open(os.path.join(folder, "mpiexec.txt"), "wb") as said:
         _started.append(subprocess.Popen(line, env=_launcher.environment(size, os.environ), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
@@ -65,7 +74,7 @@ def _take(rank: int, size: int, folder: str, seconds: float) -> None:
     while (text := _stand_in.read(path)) is None:
         why = _why_not(folder)
         if why is not None or time.monotonic() >= end:
-            raise DistNetworkError(f"init_process_group: the processes of multiprocessing.spawn could not be connected: "
+            raise DistNetworkError(f"init_process_group: the processes could not be connected: "
                                    f"{why or f'not all have called it within {seconds:g} s'}; {ADVICE.format(size)}")
         time.sleep(0.01)
     os.environ.update(json.loads(text))

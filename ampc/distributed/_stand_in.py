@@ -1,10 +1,11 @@
-"""A program that mpiexec starts in the place of a process of ``multiprocessing.spawn``: it hands over the variables by which MPI knows a rank, and
-lives as long as the process that took them. It runs by its path, without ampc: ``python _stand_in.py FOLDER``."""
+"""A program that mpiexec starts in the place of a process that it has not started: it hands over the variables by which MPI knows a rank, and lives
+as long as the process that took them. It runs by its path, without ampc: ``python _stand_in.py FOLDER [remove]``."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from typing import Optional
@@ -37,8 +38,8 @@ def lives(pid: int) -> bool:
     return True
 
 
-def main(folder: str) -> None:
-    """Waits for the process of this rank, and then for its end."""
+def main(folder: str, remove: bool) -> None:
+    """Waits for the process of this rank, and then for its end. Rank 0's removes the folder after it, where that is asked for."""
     rank = os.environ["OMPI_COMM_WORLD_RANK"]
     put(os.path.join(folder, f"rank{rank}.json"), json.dumps({k: v for k, v in os.environ.items() if k.startswith(("PMIX_", "OMPI_", "PRTE_"))}))
     taken = None
@@ -47,7 +48,9 @@ def main(folder: str) -> None:
         time.sleep(0.02)
     while taken is not None and lives(int(taken)):
         time.sleep(0.1)
+    if remove and rank == "0":
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], "remove" in sys.argv[2:])

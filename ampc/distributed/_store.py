@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+from urllib.parse import urlsplit
 
 from .._process import launcher as _launcher
 from . import _ends, _sockets
@@ -369,23 +370,35 @@ def part(comm: Comm, members: List[int], tag: int) -> Comm:
     return comm.part(members, tag)
 
 
-def meeting_place(init_method: Optional[str], rank: int, size: int) -> Optional[Tuple[str, int, int, int]]:
-    """Host and port of rank 0, this process' rank, and their number, as arguments or variables say, also those of srun; None where something is not
-    said."""
+def address(init_method: Optional[str]) -> Tuple[str, int]:
+    """Host and port of rank 0, as tcp://host:port or variables say, also those of srun; '' and -1 where they are not said."""
     _launcher.set_variables()
     host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
     if str(init_method).startswith("tcp://"):
-        host, _, port = str(init_method)[6:].partition("/")[0].rpartition(":")
-    rank = rank if rank >= 0 else _number("RANK")
-    size = size if size > 0 else _number("WORLD_SIZE")
+        host, _, port = urlsplit(str(init_method)).netloc.rpartition(":")
+    if not host or not port.isdigit():
+        return "", -1
+    beside_torch = os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True"  # torchrun itself listens at MASTER_PORT
+    return host.strip("[]"), int(port) + beside_torch
+
+
+def meeting_place(init_method: Optional[str], rank: int, size: int) -> Optional[Tuple[str, int, int, int]]:
+    """Host and port of rank 0, this process' rank, and their number, as arguments or variables say; None where something is not said."""
+    host, port = address(init_method)
+    rank, size = said(rank, size)
     if rank <= 0 and size in (-1, 1):
         return "", 0, 0, 1
-    if not host or not port.isdigit() or rank < 0 or size < 1:
+    if not host or rank < 0 or size < 1:
         return None
     if rank >= size:
         raise ValueError(f"init_process_group: the rank must be from 0 to {size - 1}, got {rank}")
-    beside_torch = os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True"  # torchrun itself listens at MASTER_PORT
-    return host, int(port) + beside_torch, rank, size
+    return host, port, rank, size
+
+
+def said(rank: int, size: int) -> Tuple[int, int]:
+    """This process' rank and their number by arguments, else by RANK and WORLD_SIZE or srun's variables; -1 for what is not said."""
+    _launcher.set_variables()
+    return rank if rank >= 0 else _number("RANK"), size if size > 0 else _number("WORLD_SIZE")
 
 
 def _number(name: str) -> int:

@@ -26,7 +26,8 @@ class Server:
 
     def __init__(self, port: int, descriptor: Optional[int] = None) -> None:
         self.shared = Shared()
-        self._listener = socket.create_server(("", port), backlog=512) if descriptor is None else socket.socket(fileno=descriptor)
+        self._listener = socket.create_server(("", port)) if descriptor is None else socket.socket(fileno=descriptor)
+        self._listener.listen(512)
         self.port = self._listener.getsockname()[1]
         serve(self._listener, self._serve, "ampc.distributed.TCPStore")
 
@@ -60,16 +61,18 @@ class TCPStore(Store):
         timeout: how long a store waits for the server, and for keys.
         wait_for_workers: the master waits until ``world_size`` stores have connected.
         multi_tenant: a second master of this process and port shares the server of the first.
-        master_listen_fd: a socket that listens already, instead of the port.
+        master_listen_fd: a socket with an address, instead of the port.
         use_libuv: torch's, of no effect here.
 
-    DistNetworkError where the server cannot listen at the port, or is not reached in time; DistStoreError where not all connect. Whoever
-    reaches the port reads and writes the store: it must be one of a trusted network."""
+    ValueError for a ``world_size`` of 0; DistNetworkError where the server cannot listen at the port, or is not reached in time; DistStoreError
+    where not all connect. Whoever reaches the port reads and writes the store: it must be one of a trusted network."""
 
     def __init__(self, host_name: str, port: int, world_size: Optional[int] = None, is_master: bool = False,
                  timeout: timedelta = timedelta(seconds=300), wait_for_workers: bool = True, multi_tenant: bool = False,
                  master_listen_fd: Optional[int] = None, use_libuv: bool = True) -> None:
         seconds = seconds_of("TCPStore", timeout)
+        if world_size == 0:
+            raise ValueError("TCPStore: `world_size` must be how many stores connect to it, or None for any number, got 0")
         self.host, self.port, self.timeout = host_name, int(port), timeout
         self._server: Optional[Server] = None
         if is_master:

@@ -14,7 +14,7 @@ from .. import _C
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
 from .._process import launcher as _launcher
-from . import _apart, _arrival, _ends, _gpus, _mpi, _spawned, _store
+from . import _apart, _arrival, _ends, _gpus, _meeting, _mpi, _spawned, _store
 from ._agreement import agree, submit
 from ._backends import Backends, Ways
 from ._shared import MOST, OPS, Shared, call_in_words, checksum_of
@@ -362,25 +362,27 @@ def _check_size(MPI: Any, world_size: int, rank: int) -> None:
 
 def init_process_group(backend: Optional[str] = None, init_method: Optional[str] = None, timeout: Optional[timedelta] = None, world_size: int = -1,
                        rank: int = -1, store: Any = None, group_name: str = "", pg_options: Any = None, device_id: Any = None) -> None:
-    """Connects the processes that ``ampc run --nproc``, mpiexec or ``multiprocessing.spawn`` has started; each must call it.
+    """Connects the processes; each must call it. ``ampc run --nproc``, mpiexec or ``multiprocessing.spawn`` has started them, or they are on one
+    host and say here where they meet.
 
     Args:
         backend: 'mpi', 'nccl', which takes tensors of GPUs alone, or None: MPI, and NCCL for tensors of GPUs where all processes have it, and
-            a GPU each. 'cpu:mpi,cuda:nccl' names both. 'gloo' means MPI here.
-        init_method: None, 'env://', 'tcp://host:port' or 'file://…'. Where MPI's launcher has started the processes, it has said who takes
-            part. Without it, NCCL's processes meet at tcp://host:port, or at the variables MASTER_ADDR and MASTER_PORT.
+            a GPU each. 'cpu:mpi,cuda:nccl' names both. 'gloo' means MPI here; ``get_backend`` says 'gloo' then.
+        init_method: None or 'env://', which reads MASTER_ADDR and MASTER_PORT, 'tcp://host:port' or 'file://path': where processes meet that
+            MPI's launcher has not started. '?rank=0&world_size=2' at its end says these two.
         timeout: how long an operation waits for other processes before it is an error; 30 minutes by default.
-        world_size, rank: checked against the launcher's. Processes of ``multiprocessing.spawn`` must give them, or set RANK and WORLD_SIZE.
+        world_size, rank: checked against the launcher's. Other processes must give them, or set RANK and WORLD_SIZE.
         device_id: the GPU of this process, which becomes the current one.
-        store: a Store, of no effect: the launcher has said who takes part. With it `world_size` and `rank` must be given, and no `init_method`.
+        store: a Store, in place of `init_method`. With it `world_size` and `rank` must be given.
         group_name, pg_options: torch's, of no effect here.
 
     ValueError when called twice, and for another backend, method or store; RuntimeError where MPI has started another number of
-    processes, or NCCL is not found; DistNetworkError without mpi4py, or where processes do not come within `timeout`, or 10 s where
-    that is less."""
+    processes, where processes without its launcher are on several hosts, or NCCL is not found; DistNetworkError without mpi4py, or where
+    processes do not come within `timeout`, or 10 s where that is less."""
     _ends.listen_to_errors()
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
+    rank, world_size = _meeting.told_by(init_method, rank, world_size)
     backends = Backends.of(backend, rank)
     _check_meeting(init_method, store, world_size, rank)
     seconds = seconds_of("init_process_group", default_pg_timeout if timeout is None else timeout)
@@ -388,7 +390,7 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
         from ..cuda import set_device
 
         set_device(device_id)
-    start, comm, backends = _connected(backends, init_method, rank, world_size, seconds)
+    start, comm, backends = _connected(backends, init_method, store, rank, world_size, seconds)
     start.board().come_back()
     names.WORLD = _arrival.in_time(lambda: ProcessGroup(start, comm, list(range(comm.size)), seconds, "default", backends), seconds)
     _ends.before_the_end = _destroy_what_is_left
@@ -405,7 +407,7 @@ def _check_meeting(init_method: Optional[str], store: Any, world_size: int, rank
                          f"{type(store).__name__}, {world_size}, {rank} and {init_method!r}")
 
 
-def _connected(backends: Backends, init_method: Optional[str], rank: int, size: int, seconds: float) -> Tuple[Any, Any, Backends]:
+def _connected(backends: Backends, init_method: Optional[str], store: Any, rank: int, size: int, seconds: float) -> Tuple[Any, Any, Backends]:
     """By MPI, whose launcher has started the processes or can connect them, else by variables, where NCCL is all that is asked for or all that
     there is."""
     if (_launcher.rank_of_mpi() is None or not _mpi.is_installed()) and backends.can_be_nccl_alone():
@@ -413,7 +415,7 @@ def _connected(backends: Backends, init_method: Optional[str], rank: int, size: 
         if where is not None and (backends.is_nccl_alone() or (where[3] > 1 and not _spawned.can_connect() and is_nccl_available())):
             backends.need_nccl()
             return _store, _store.connect(where, seconds), backends.nccl_alone()
-    _spawned.become_rank(rank, size, seconds)
+    _spawned.become_rank(rank, size, seconds, init_method, store)
     _arrival.meet(seconds)
     MPI = _mpi.start(seconds)
     _check_size(MPI, size, rank)
@@ -492,7 +494,7 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> str:
-    """'mpi', 'nccl', or 'cpu:mpi,cuda:nccl'. ValueError without a group."""
+    """'mpi', or 'gloo' where the script has called MPI so, 'nccl', or 'cpu:mpi,cuda:nccl'. ValueError without a group."""
     return group_of("get_backend", group).name()
 
 

@@ -233,12 +233,12 @@ class HashStore(Store):
 
 
 class FileStore(Store):
-    """A store in a file, which all processes see. Where ``world_size`` is given, the file is removed once so many of its stores are gone."""
+    """A store in a file, which all processes see. Where ``world_size`` is given, the file is removed once so many of its stores are
+    gone, and all."""
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         self.path = os.fspath(file_name)
-        with _locked(self.path):
-            pass
+        _in_file(self.path, lambda table: table.run("add", [HERE.encode(), b"1"]))
         if world_size > 0:
             weakref.finalize(self, _leave, self.path, world_size)
 
@@ -250,19 +250,23 @@ class FileStore(Store):
 
     def list_keys(self) -> List[str]:
         """All keys."""
-        return [key for key in super().list_keys() if key != LEFT]
+        return [key for key in super().list_keys() if key not in (LEFT, HERE)]
 
     def num_keys(self) -> int:
         """The number of keys."""
         return len(self.list_keys())
 
 
-LEFT = "\0left"  # the key of a file that counts the stores which are gone
+HERE, LEFT = "\0here", "\0left"  # the keys of a file that count the stores which are there, and those which are gone
 
 
 def _leave(path: str, world_size: int) -> None:
+    def count(table: Table) -> Answer:
+        return [*(table.run("add", [HERE.encode(), b"-1"]) or []), *(table.run("add", [LEFT.encode(), b"1"]) or [])]
+
     with contextlib.suppress(OSError):
-        if os.path.exists(path) and _in_file(path, lambda table: table.run("add", [LEFT.encode(), b"1"])) == [str(world_size).encode()]:
+        here, left = map(int, (_in_file(path, count) or []) if os.path.exists(path) else (1, 0))
+        if here == 0 and left >= world_size:
             os.unlink(path)
 
 

@@ -9,8 +9,6 @@ from ... import _C
 from ..._C import Tensor
 from ..._tensor import creation as make
 
-FIRST_BYTES = 1 << 20  # the first bucket is small, so that the first message leaves early
-
 
 class Bucket:
     """Parameters by their numbers, and once it is asked for a row with a view for each one's gradient."""
@@ -78,18 +76,18 @@ class GradBucket:
         self._bucket.row.copy_(buffer.reshape(-1))
 
 
-def make_buckets(order: Sequence[int], parameters: Sequence[Tensor], limit: int) -> List[Bucket]:
-    """Buckets of at most ``limit`` bytes (the first FIRST_BYTES) in the given order of parameters; one dtype and device each."""
+def make_buckets(order: Sequence[int], parameters: Sequence[Tensor], limits: Sequence[int]) -> List[Bucket]:
+    """Buckets of at most so many bytes each, those after the last limit of as many as that, in the given order of parameters; one dtype and device
+    each."""
     lists: List[List[int]] = []
-    open_: Dict[Any, List[int]] = {}
+    open_: Dict[Any, int] = {}  # the last bucket of a kind
     used: Dict[Any, int] = {}
     for number in order:
         p = parameters[number]
         key, size = (p.dtype, p.device), p.numel() * p.element_size()
-        full = min(limit, FIRST_BYTES) if key in open_ and open_[key] is lists[0] else limit
-        if key not in open_ or used[key] + size > full:
-            open_[key], used[key] = [], 0
-            lists.append(open_[key])
-        open_[key].append(number)
+        if key not in open_ or used[key] + size > limits[min(open_[key], len(limits) - 1)]:
+            open_[key], used[key] = len(lists), 0
+            lists.append([])
+        lists[open_[key]].append(number)
         used[key] += size
     return [Bucket(i, numbers, parameters) for i, numbers in enumerate(lists)]

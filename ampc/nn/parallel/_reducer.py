@@ -26,9 +26,10 @@ class Reducer:
     A pass begins with the first gradient, and ends with the last: then the averages are in ``.grad``. Buckets leave in one order in all
     processes. After the first pass they are made anew, in the order in which rank 0's gradients came. ``title`` is what errors call it."""
 
-    def __init__(self, title: str, named: Sequence[Tuple[str, Tensor]], group: ProcessGroup, limit: int, as_views: bool, rebuilds: bool) -> None:
+    def __init__(self, title: str, named: Sequence[Tuple[str, Tensor]], group: ProcessGroup, limits: Sequence[int], as_views: bool,
+                 rebuilds: bool) -> None:
         self.passes = Passes(title, [group], ", or train within `with model.join():`")
-        self._names, self._parameters, self._group, self._limit = [name for name, _ in named], [p for _, p in named], group, limit
+        self._names, self._parameters, self._group, self._limits = [name for name, _ in named], [p for _, p in named], group, limits
         self._as_views, self._rebuilds = as_views, rebuilds
         self._order: List[int] = []  # of the gradients of this pass
         self._used: Set[int] = set()  # parameters with a gradient since the last average
@@ -58,7 +59,7 @@ class Reducer:
         return ready
 
     def _set_buckets(self, order: Sequence[int]) -> None:
-        self._buckets = make_buckets(order, self._parameters, self._limit)
+        self._buckets = make_buckets(order, self._parameters, self._limits)
         self._bucket_of = {number: bucket for bucket in self._buckets for number in bucket.numbers}
 
     def expect(self) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 from ... import _C
 from ..._C import Tensor, is_grad_enabled
 from ..._events import announce
+from ..._messages.callers import warn
 from ..._names.missing import absent_from
 from ..._tensor import creation as make
 from ...autograd.grad_mode import no_grad
@@ -45,42 +46,56 @@ class DistributedDataParallel(Module, Joinable):
     Args:
         module: the same in every process; its parameters are named ``module.*``. Rank 0's values are given to all.
         device_ids, output_device: None, or the one device of the module.
-        broadcast_buffers: rank 0's buffers, such as running means, are given to all before forward passes that train.
+        broadcast_buffers: as ``forward_sync_buffers``, and with False buffers are each process' own from the beginning, of any shape.
+            Deprecated, as in torch: a FutureWarning.
         init_sync: False: parameters and buffers are not given to all, but must be equal.
         process_group: the group, by default that of all processes.
-        bucket_cap_mb: how many megabytes of gradients travel in one message, 25 by default.
+        bucket_cap_mb: how many megabytes of gradients travel in one message; by default 1 in the first and 25 in the others.
+        bucket_cap_mb_list: the same for each message by itself; the last counts for those after it.
         find_unused_parameters: the outputs' graph is searched for parameters that it does not reach, and the loss need not depend on all
             outputs. A parameter that no process used keeps its ``.grad``.
         gradient_as_bucket_view: ``.grad`` is a view of the message's memory, which saves a copy.
         static_graph: every pass reaches the same parameters, so they are searched for once.
         device_mesh: a mesh of one dimension, whose group it is, in place of ``process_group``.
-        dim, check_reduction: taken as in torch, where they have no effect either.
+        forward_sync_buffers: rank 0's buffers, such as running means, are given to all before forward passes that train. True by default.
+        mixed_precision: None; NotImplementedError for torch's private class. autocast computes in 16 bits.
+        delay_all_reduce_named_params, param_to_hook_all_reduce: when gradients of torch travel. Both or neither, ValueError otherwise; here
+            all gradients travel in the order in which they come.
+        skip_all_reduce_unused_params, batched_grad_copy, dim, check_reduction: taken, of no effect.
 
     RuntimeError for a module without trained parameters, for processes whose modules differ (with the first parameter that does), and in
     the next forward pass when a backward pass has not reached every parameter."""
 
-    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0, broadcast_buffers: bool = True,
+    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0, broadcast_buffers: Optional[bool] = None,
                  init_sync: bool = True, process_group: Optional[ProcessGroup] = None, bucket_cap_mb: Optional[float] = None,
                  find_unused_parameters: bool = False, check_reduction: bool = False, gradient_as_bucket_view: bool = False,
-                 static_graph: bool = False, *, device_mesh: Any = None) -> None:
+                 static_graph: bool = False, delay_all_reduce_named_params: Any = None, param_to_hook_all_reduce: Any = None,
+                 mixed_precision: None = None, device_mesh: Any = None, skip_all_reduce_unused_params: bool = False,
+                 bucket_cap_mb_list: Optional[List[float]] = None, batched_grad_copy: bool = False,
+                 forward_sync_buffers: Optional[bool] = None) -> None:
         super().__init__()
+        if (delay_all_reduce_named_params is None) != (param_to_hook_all_reduce is None):
+            raise ValueError("DistributedDataParallel: `delay_all_reduce_named_params` and `param_to_hook_all_reduce` must be given both or neither")
+        if mixed_precision is not None:
+            raise NotImplementedError("DistributedDataParallel: `mixed_precision` must be None; write the forward pass within torch.autocast")
+        self.forward_sync_buffers = _syncs_buffers(broadcast_buffers, forward_sync_buffers)
         group = group_of("DistributedDataParallel", process_group if device_mesh is None else _group_of_mesh(process_group, device_mesh))
         if device_ids is not None and len(device_ids) > 1:
             raise ValueError(f"DistributedDataParallel: a process trains on one device, not {list(device_ids)}; start a process for each")
-        if bucket_cap_mb is not None and not bucket_cap_mb > 0:
-            raise ValueError(f"DistributedDataParallel: `bucket_cap_mb` must be positive, got {bucket_cap_mb}")
+        limits = _limits(bucket_cap_mb, bucket_cap_mb_list)
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad and name not in ignored]
         if not trained:
             raise RuntimeError("DistributedDataParallel: no parameter of the module requires gradients, so there is nothing to average; use the "
                                "module itself")
         self.module, self.device_ids, self.output_device, self.dim = module, device_ids, output_device, dim
-        self.process_group, self.broadcast_buffers, self.static_graph = group, broadcast_buffers, static_graph
+        self.process_group, self.static_graph = group, static_graph
         self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self._known_unused: Optional[set] = None  # of a static graph
         self._twin = group.twin("gradients of DistributedDataParallel")
-        state = [(name, t) for name, t in (*module.named_parameters(), *module.named_buffers()) if name not in ignored]
+        buffers = list(module.named_buffers()) if self.forward_sync_buffers or forward_sync_buffers is not None else []
+        state = [(name, t) for name, t in (*module.named_parameters(), *buffers) if name not in ignored]
         kinds = {name: f"{t.dtype.name} {list(t.shape)}{' trained' if t.requires_grad else ''}" for name, t in state}
         check_same("DistributedDataParallel", self._twin, "is", kinds)
         self._twin.checks = False  # from here on all processes make the same calls
@@ -88,11 +103,11 @@ class DistributedDataParallel(Module, Joinable):
             self._give([t for _, t in state])
         else:
             check_same("DistributedDataParallel", self._twin, "has the checksum", {name: _checksum(t) for name, t in state})
-        self._given, self._divides_by_all = [t for _, t in state], True
-        self._buffers_given = [b for name, b in module.named_buffers() if name not in ignored]
-        limit = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MEGABYTE)
+        self._divides_by_all = True
+        self._parameters_given = [p for name, p in module.named_parameters() if name not in ignored]
+        self._buffers_given = [b for name, b in buffers if name not in ignored]
         searches = find_unused_parameters or static_graph
-        self.reducer = Reducer(f"DistributedDataParallel({type(module).__name__})", trained, self._twin, limit, gradient_as_bucket_view,
+        self.reducer = Reducer(f"DistributedDataParallel({type(module).__name__})", trained, self._twin, limits, gradient_as_bucket_view,
                                static_graph or not find_unused_parameters)
         self.reducer.finds_unused = searches
         weakref.finalize(self, self.reducer.stop).atexit = False
@@ -174,6 +189,15 @@ class DistributedDataParallel(Module, Joinable):
         return _JoinHook(self)
 
     @property
+    def broadcast_buffers(self) -> bool:
+        """The older name of ``forward_sync_buffers``."""
+        return self.forward_sync_buffers
+
+    @broadcast_buffers.setter
+    def broadcast_buffers(self, value: bool) -> None:
+        self.forward_sync_buffers = value
+
+    @property
     def device(self) -> Any:
         """The device of its first parameter."""
         return self.join_device
@@ -212,7 +236,7 @@ class DistributedDataParallel(Module, Joinable):
         return averaging > 0
 
     def _gives_buffers(self) -> bool:
-        return bool(self.broadcast_buffers and self.require_forward_param_sync and self._buffers_given)
+        return bool(self.forward_sync_buffers and self.require_forward_param_sync and self._buffers_given)
 
     def shadow(self) -> None:
         """Takes part in an iteration of ranks that have batches: in the message of buffers, and that of gradients."""
@@ -231,7 +255,25 @@ class DistributedDataParallel(Module, Joinable):
         self.reducer.divisor = None
         self._twin.within("the end of `with model.join():`")
         with no_grad():
-            self._give(self._given, self._highest(is_last))
+            given = [*self._parameters_given, *(self._buffers_given if self.forward_sync_buffers else [])]
+            self._give(given, self._highest(is_last))
+
+
+def _limits(most: Optional[float], each: Optional[List[float]]) -> Tuple[int, ...]:
+    """Of the buckets, in bytes. ValueError for one that is not positive."""
+    limits = each or ([most] if most is not None else [1, 25])
+    if not all(limit > 0 for limit in limits):
+        raise ValueError(f"DistributedDataParallel: `{'bucket_cap_mb_list' if each else 'bucket_cap_mb'}` must be positive, got {each or most}")
+    return tuple(int(limit * MEGABYTE) for limit in limits)
+
+
+def _syncs_buffers(older: Optional[bool], newer: Optional[bool]) -> bool:
+    """By `broadcast_buffers`, with a warning, and `forward_sync_buffers`, which counts where both are given."""
+    if older is not None:
+        warn("DistributedDataParallel: `broadcast_buffers` is deprecated; `forward_sync_buffers` replaces it, " +
+             ("and counts where both are given" if newer is not None else "and with False still gives all rank 0's buffers at the beginning"),
+             FutureWarning)
+    return bool(newer if newer is not None else older is None or older)
 
 
 def _group_of_mesh(process_group: Any, mesh: Any) -> ProcessGroup:
