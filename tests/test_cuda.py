@@ -121,6 +121,23 @@ def test_mixtures():
 
 
 @simulated
+def test_indices_on_the_cpu_name_places_on_a_gpu():
+    """As in torch: where x is written or read, indices and one number may lie on the CPU; values may not."""
+    rows, on_gpu = ampc.tensor([0, 2], device="cpu"), ampc.tensor([0, 2], device="cuda")
+    for index in (rows, ampc.tensor([True, False, True], device="cpu"), on_gpu):
+        x = ampc.zeros(3, 2, device="cuda")
+        x.index_put_((index,), ampc.tensor(2.0, device="cpu"))
+        x.index_put_((index,), ampc.ones(2, 2, device="cuda"), accumulate=True)
+        assert x.is_cuda and x.tolist() == [[3, 3], [0, 0], [3, 3]] and x[index].tolist() == [[3, 3]] * 2
+        assert ampc.index_put(x, (index,), ampc.tensor(5.0, device="cpu")).tolist() == [[5, 5], [0, 0], [5, 5]]
+    x.index_put_((rows, on_gpu // 2), ampc.tensor(7.0, device="cpu"))
+    assert x.tolist() == [[7, 3], [0, 0], [3, 7]]
+    with pytest.raises(RuntimeError, match=r"bring them together with .to\(device\)"):
+        x.index_put_((rows,), ampc.ones(2, device="cpu"))
+    with pytest.raises(RuntimeError, match=r"bring them together with .to\(device\)"):
+        ampc.zeros(3, device="cpu").index_put_((on_gpu,), ampc.tensor(2.0, device="cpu"))
+
+
 def test_convolutions_use_cudnn_where_it_takes_them():
     count = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcudnn.so.9")).ampc_simulated_convolutions
     F, cudnn = ampc.nn.functional, ampc.backends.cudnn
