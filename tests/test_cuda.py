@@ -22,7 +22,7 @@ def test_devices():
     assert ampc.cuda.is_available() and ampc.cuda.device_count() >= 1 and ampc.cuda.current_device() == 0
     p = ampc.cuda.get_device_properties(0)
     assert p.name == ampc.cuda.get_device_name() and (p.major, p.minor) == ampc.cuda.get_device_capability("cuda:0")
-    assert p.total_memory > 0 and p.multi_processor_count > 0 and p.name in repr(p)
+    assert p.total_memory > 0 and p.multi_processor_count > 0 and p.name in repr(p) and p == ampc.cuda.get_device_properties()
     assert ampc.cuda.is_bf16_supported()
     x = ampc.ones(2, device="cuda:0")
     assert x.is_cuda and not x.is_cpu and x.get_device() == 0 and x.device == ampc.device("cuda", 0) and x.type() == "torch.cuda.FloatTensor"
@@ -107,6 +107,13 @@ def test_moving():
     assert z[1].tolist() == [-1] * 4 and z[0, ampc.tensor([1], device="cpu")].cpu().equal(x[0, [1]])
 
 
+def test_types_by_name():
+    x = ampc.cuda.HalfTensor([1, 2])
+    assert x.type() == "torch.cuda.HalfTensor" and x.is_cuda and x.dtype is ampc.float16 and x.tolist() == [1, 2]
+    assert isinstance(x, ampc.cuda.HalfTensor) and not isinstance(x, (ampc.HalfTensor, ampc.cuda.FloatTensor)) and not isinstance(x.cpu(), ampc.cuda.HalfTensor)
+    assert ampc.cuda.LongTensor(2, 3).shape == (2, 3) and x.type(ampc.cuda.FloatTensor).dtype is ampc.float32
+
+
 def test_mixtures():
     x = ampc.ones(2)
     assert (x + ampc.tensor(2.0, device="cpu")).tolist() == [3, 3] and (ampc.tensor(2.0, device="cpu") * x).is_cuda
@@ -121,10 +128,31 @@ def test_mixtures():
 
 
 @simulated
+def test_indices_on_the_cpu_name_places_on_a_gpu():
+    """As in torch: where x is written or read, indices and one number may lie on the CPU; values may not."""
+    rows, on_gpu = ampc.tensor([0, 2], device="cpu"), ampc.tensor([0, 2], device="cuda")
+    for index in (rows, ampc.tensor([True, False, True], device="cpu"), on_gpu):
+        x = ampc.zeros(3, 2, device="cuda")
+        x.index_put_((index,), ampc.tensor(2.0, device="cpu"))
+        x.index_put_((index,), ampc.ones(2, 2, device="cuda"), accumulate=True)
+        assert x.is_cuda and x.tolist() == [[3, 3], [0, 0], [3, 3]] and x[index].tolist() == [[3, 3]] * 2
+        assert ampc.index_put(x, (index,), ampc.tensor(5.0, device="cpu")).tolist() == [[5, 5], [0, 0], [5, 5]]
+    x.index_put_((rows, on_gpu // 2), ampc.tensor(7.0, device="cpu"))
+    assert x.tolist() == [[7, 3], [0, 0], [3, 7]]
+    with pytest.raises(RuntimeError, match=r"bring them together with .to\(device\)"):
+        x.index_put_((rows,), ampc.ones(2, device="cpu"))
+    with pytest.raises(RuntimeError, match=r"bring them together with .to\(device\)"):
+        ampc.zeros(3, device="cpu").index_put_((on_gpu,), ampc.tensor(2.0, device="cpu"))
+
+
 def test_convolutions_use_cudnn_where_it_takes_them():
     count = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcudnn.so.9")).ampc_simulated_convolutions
     F, cudnn = ampc.nn.functional, ampc.backends.cudnn
     assert cudnn.is_available() and cudnn.version() == 91000 and cudnn.enabled and "9.10.0" in ampc._C._cuda_note("cudnn")
+    takes = {name: cudnn.is_acceptable(ampc.ones(2, dtype=getattr(ampc, name))) for name in ("float16", "float32", "int64")}
+    assert takes == {"float16": True, "float32": True, "int64": False} and not cudnn.is_acceptable(ampc.ones(2, device="cpu"))
+    with cudnn.flags(enabled=False):
+        assert not cudnn.is_acceptable(ampc.ones(2))
 
     def calls(f):
         before = count()

@@ -104,7 +104,7 @@ def test_statistics():
     ampc.cuda.reset_max_memory_allocated()
     assert ampc.cuda.max_memory_allocated() == before
     stats = ampc.cuda.memory_stats()
-    assert stats["allocated_bytes.all.current"] == before and stats["reserved_bytes.all.current"] == ampc.cuda.memory_reserved()
+    assert stats["active_bytes.all.current"] == stats["allocated_bytes.all.current"] == before and stats["reserved_bytes.all.current"] == ampc.cuda.memory_reserved()
     text = ampc.cuda.memory_summary()
     assert "cached" in text and len({len(line) for line in text.splitlines()}) == 1 and "held" in ampc.cuda.memory_summary(abbreviated=True)
     left, total = ampc.cuda.mem_get_info()
@@ -149,7 +149,9 @@ def test_out_of_memory_leaves_all_usable():
         ampc.empty(total, dtype=ampc.float32)
     assert isinstance(e.value, RuntimeError) and ampc.OutOfMemoryError is ampc.cuda.OutOfMemoryError
     assert ampc.ones(3).sum().item() == 3
+    assert ampc.cuda.get_per_process_memory_fraction() == 1.0
     ampc.cuda.set_per_process_memory_fraction((ampc.cuda.memory_reserved() + (8 << 20)) / total)
+    assert 0 < ampc.cuda.get_per_process_memory_fraction(0) < 1
     try:
         with pytest.raises(ampc.cuda.OutOfMemoryError, match="held to"):
             ampc.empty(16 << 20)

@@ -395,6 +395,7 @@ def test_the_random_stream_by_cudas_names():
     ampc.cuda.seed_all()
     ampc.cuda.seed()
     with ampc.cuda.nvtx.range("forward"):
+        ampc.cuda.nvtx.range_end(ampc.cuda.nvtx.range_start("a part of it"))
         assert ampc.cuda.initial_seed() == ampc.initial_seed()
     ampc.manual_seed(0)
 

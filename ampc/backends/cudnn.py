@@ -26,6 +26,11 @@ def version() -> int | None:
     return major * 10000 + minor * 100 + patch
 
 
+def is_acceptable(tensor: _C.Tensor) -> bool:
+    """Whether convolutions of such a tensor may use cuDNN: it lies on a GPU, is floating point, and cuDNN was found and is not switched off."""
+    return bool(_C._cuda_use_cudnn() and tensor.is_cuda and tensor.is_floating_point() and is_available())
+
+
 def _switch(value: object, name: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"backends.cudnn.{name} must be a bool, got {type(value).__name__}")

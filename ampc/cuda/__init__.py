@@ -7,6 +7,7 @@ that wait or free do nothing. Memory statistics then count the CPU's tensors. So
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple, Union
 
 from .. import _C
@@ -96,9 +97,14 @@ class DeviceProperties:
                 f"total_memory={self.total_memory // 2**20}MB, multi_processor_count={self.multi_processor_count})")
 
 
+@functools.lru_cache(None)
+def _properties(index: int) -> DeviceProperties:
+    return DeviceProperties(_C._cuda_facts(index))
+
+
 def get_device_properties(device: Where = None) -> DeviceProperties:
-    """What is known of a GPU."""
-    return DeviceProperties(_C._cuda_facts(index_of(device)))
+    """What is known of a GPU; the same object each time."""
+    return _properties(index_of(device))
 
 
 def get_device_name(device: Where = None) -> str:
@@ -181,6 +187,8 @@ class nvtx:
 
     range_push = staticmethod(_nvtx_nothing)
     range_pop = staticmethod(_nvtx_nothing)
+    range_start = staticmethod(_nvtx_nothing)
+    range_end = staticmethod(_nvtx_nothing)
     mark = staticmethod(_nvtx_nothing)
 
 
@@ -195,4 +203,14 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = absent_from(__name__)
+    _absent = absent_from(__name__)
+
+    def __getattr__(name: str) -> Any:
+        if name.endswith("Tensor") and name[0] != "_":
+            from .._tensor.typed import types_of
+
+            found = types_of("cuda")
+            globals().update(found)
+            if name in found:
+                return found[name]
+        return _absent(name)

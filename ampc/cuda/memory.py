@@ -12,8 +12,9 @@ from .._names.missing import absent_from
 from .streams import index_of
 
 __all__ = [
-    "MemPool", "empty_cache", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
-    "memory_stats", "memory_summary", "reset_max_memory_allocated", "reset_peak_memory_stats", "set_per_process_memory_fraction", "use_mem_pool",
+    "MemPool", "empty_cache", "get_per_process_memory_fraction", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
+    "memory_reserved", "memory_stats", "memory_summary", "reset_max_memory_allocated", "reset_peak_memory_stats",
+    "set_per_process_memory_fraction", "use_mem_pool",
 ]
 
 
@@ -70,7 +71,7 @@ def memory_stats(device: Any = None) -> Dict[str, int]:
     if not s:
         return {}
     return OrderedDict([
-        ("active.all.current", s["blocks"]),
+        ("active.all.current", s["blocks"]), ("active_bytes.all.current", s["allocated"]), ("active_bytes.all.peak", s["allocated_peak"]),
         ("allocated_bytes.all.current", s["allocated"]), ("allocated_bytes.all.peak", s["allocated_peak"]),
         ("allocation.all.allocated", s["allocations"]), ("allocation.all.current", s["blocks"]),
         ("inactive_split.all.current", s["free"]),
@@ -119,6 +120,15 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
     if not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
         raise ValueError(f"set_per_process_memory_fraction: `fraction` must be between 0 and 1, got {fraction!r}")
     _C._cuda_memory_limit(index_of(device), float(fraction))
+    _fractions[index_of(device)] = float(fraction)
+
+
+_fractions: Dict[int, float] = {}
+
+
+def get_per_process_memory_fraction(device: Any = None) -> float:
+    """The part of a GPU's memory that ``set_per_process_memory_fraction`` has left to this process; 1.0 at first."""
+    return _fractions.get(index_of(device), 1.0)
 
 
 _pool_numbers = itertools.count(1)

@@ -162,6 +162,13 @@ static int push_mask(ac_scratch *s, T mask, T x, T *all, int n) {
     return s->failed ? -1 : mask->ndim;
 }
 
+/* What lies on the CPU goes to the GPU of what it is written into, or names places of. */
+static T beside(ac_scratch *s, T part, T x) {
+    ac_attrs_to_device there = {ac_device_of(x), 0};
+    if (!part || ac_device_of(part) != AC_CPU || there.device == AC_CPU) return part;
+    return ac_c_call(s, AC_OP_to_device, &there, 1, part);
+}
+
 COMPOSE(index_put_masks) {
     ATTRS(accumulate);
     ac_attrs_index_put how = {.accumulate = a->accumulate};
@@ -169,18 +176,21 @@ COMPOSE(index_put_masks) {
     int n = 1;
     all[0] = in[0];
     for (int i = 1; i < n_in - 1; i++) {
-        bool mask = in[i] && (in[i]->dtype == AC_bool || in[i]->dtype == AC_uint8) && in[i]->ndim > 0;
+        T index = beside(s, in[i], in[0]);
+        bool mask = index && (index->dtype == AC_bool || index->dtype == AC_uint8) && index->ndim > 0;
+        if (s->failed) return NULL;
         if (n > AC_MAX_DIMS)
             REFUSE(AC_INDEX, "index_put: %d indices for a tensor of %d dimensions", n_in - 2, in[0]->ndim);
-        if (!mask) all[n++] = in[i] ? in[i] : ABSENT;
+        if (!mask) all[n++] = index ? index : ABSENT;
         else {
-            int more = push_mask(s, in[i], in[0], all + 1, n - 1);
+            int more = push_mask(s, index, in[0], all + 1, n - 1);
             if (more < 0) return NULL;
             n += more;
         }
     }
-    all[n++] = in[n_in - 1];
-    return ac_c_call_many(s, AC_OP_index_put, &how, all, n, out) < 0 ? NULL : out[0];
+    T values = in[n_in - 1];
+    all[n++] = values->ndim ? values : beside(s, values, in[0]);
+    return s->failed || ac_c_call_many(s, AC_OP_index_put, &how, all, n, out) < 0 ? NULL : out[0];
 }
 
 /* -- dropout ---------------------------------------------------------------------------------------- */
