@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -118,3 +119,16 @@ def test_a_file_is_there_as_long_as_a_store_is(tmp_path):
     assert second.get("x") == b"1" and second.list_keys() == ["x"]
     del second
     assert not os.path.exists(path)
+
+
+def test_nothing_is_left_of_a_rank_that_is_killed_early(tmp_path):
+    """It has had the stand-ins started, and has taken none."""
+    from ampc.distributed import _stand_in
+
+    script = f"import os, subprocess, sys; subprocess.Popen([sys.executable, {_stand_in.__file__!r}, {str(tmp_path / 'ranks')!r}, str(os.getpid())])"
+    (tmp_path / "ranks").mkdir()
+    done = subprocess.run([sys.executable, "-c", script], timeout=60, env={**os.environ, "OMPI_COMM_WORLD_RANK": "0"})
+    end = time.monotonic() + 30
+    while (tmp_path / "ranks").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert done.returncode == 0 and not (tmp_path / "ranks").exists()

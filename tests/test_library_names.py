@@ -1,10 +1,12 @@
 """Names of torch that libraries touch on import: each one of the table in ``ampc._names.table`` imports, says what it is, and refuses with the
 reason; what works (profiler, library, ops, flex_attention) does as torch does."""
 
+import copy
 import gzip
 import importlib
 import inspect
 import json
+import pickle
 import subprocess
 import sys
 import types
@@ -122,7 +124,9 @@ def test_questions_of_libraries_have_an_answer():
     with pytest.raises(NotImplementedError, match="torch.export.Dim: torch.export is not in ampc; save the state_dict"):
         ampc.export.Dim("batch")
     assert ampc.distributed.fsdp.ShardingStrategy.FULL_SHARD.name == "FULL_SHARD"
-    assert ampc.distributed.ReduceOp.SUM == 0 and isinstance(ampc.distributed.ReduceOp.MAX, ampc.distributed.ReduceOp.RedOpType)
+    Op = ampc.distributed.ReduceOp
+    assert Op.SUM == 0 and isinstance(Op.MAX, Op) and isinstance(Op.MAX, Op.RedOpType)
+    assert Op(Op.MIN) == copy.deepcopy(Op.MIN) == pickle.loads(pickle.dumps(Op.MIN)) == Op.MIN != Op.MAX
     assert ampc.ones(2).layout != ampc.sparse_coo and str(ampc.sparse_csr) == "ampc.sparse_csr" and isinstance(ampc.sparse_coo, ampc.layout)
     ampc._inductor.config.max_autotune = True  # an option, which nothing reads
 

@@ -73,7 +73,7 @@ class Apart:
         """``Ranks.at_once`` of such a group: runs an ``all_reduce`` that is waited for, where its tensor is good as it is and no operation is before
         it; else False."""
         kind, to, _, op, _ = call
-        row = _C._ranks_row(to) if kind == ALL_REDUCE and isinstance(op, ReduceOp.RedOpType) else None
+        row = _C._ranks_row(to) if kind == ALL_REDUCE and isinstance(op, ReduceOp) else None
         if row is None:
             return False
         address, n, dtype = row

@@ -22,7 +22,7 @@ SPINS = 100  # looks at a counter before a thread gives Python's lock back, look
 MEET, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST = range(5)
 _NAMES = "barrier", "all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor", "broadcast"  # of what runs at once
 _LINE = 128  # bytes of a rank's counters
-OPS = tuple(ReduceOp.RedOpType)
+OPS = tuple(ReduceOp)
 COMBINE = {ReduceOp.SUM: 0, ReduceOp.AVG: 0, ReduceOp.PRODUCT: 1, ReduceOp.MIN: 2, ReduceOp.MAX: 3, ReduceOp.BAND: 4, ReduceOp.BOR: 5,
             ReduceOp.BXOR: 6}
 

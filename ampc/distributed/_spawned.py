@@ -54,9 +54,9 @@ def _spawned(rank: int, size: int) -> _meeting.Met:
 
 
 def _start(size: int, folder: str, is_ours: bool) -> None:
-    """Has mpiexec start the stand-ins, that of rank 0 to remove the folder in the end where it is ``is_ours``."""
+    """Has mpiexec start the stand-ins, that of rank 0 to remove the folder after this process where it is ``is_ours``."""
     try:
-        line = _launcher.command(size, [sys.executable, "-I", "-S", os.path.abspath(_stand_in.__file__), folder, *["remove"] * is_ours])
+        line = _launcher.command(size, [sys.executable, "-I", "-S", os.path.abspath(_stand_in.__file__), folder, *[str(os.getpid())] * is_ours])
     except _launcher.CannotStart as error:
         _stand_in.put(os.path.join(folder, "failed"), str(error))
         return

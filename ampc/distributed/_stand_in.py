@@ -1,5 +1,5 @@
 """A program that mpiexec starts in the place of a process that it has not started: it hands over the variables by which MPI knows a rank, and lives
-as long as the process that took them. It runs by its path, without ampc: ``python _stand_in.py FOLDER [remove]``."""
+as long as the process that took them. It runs by its path, without ampc: ``python _stand_in.py FOLDER [PID]``."""
 
 from __future__ import annotations
 
@@ -38,19 +38,20 @@ def lives(pid: int) -> bool:
     return True
 
 
-def main(folder: str, remove: bool) -> None:
-    """Waits for the process of this rank, and then for its end. Rank 0's removes the folder after it, where that is asked for."""
+def main(folder: str, starter: int) -> None:
+    """Waits for the process of this rank, and then for its end. The folder ends with whoever made it: the process ``starter``, for which rank 0's
+    removes it, or with 0 another one, which does so itself."""
     rank = os.environ["OMPI_COMM_WORLD_RANK"]
     put(os.path.join(folder, f"rank{rank}.json"), json.dumps({k: v for k, v in os.environ.items() if k.startswith(("PMIX_", "OMPI_", "PRTE_"))}))
     taken = None
-    while taken is None and os.path.isdir(folder):
+    while taken is None and os.path.isdir(folder) and (not starter or lives(starter)):
         taken = read(os.path.join(folder, f"rank{rank}.pid"))
         time.sleep(0.02)
     while taken is not None and lives(int(taken)):
         time.sleep(0.1)
-    if remove and rank == "0":
+    if starter and rank == "0":
         shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], "remove" in sys.argv[2:])
+    main(sys.argv[1], int((sys.argv[2:] or ["0"])[0]))

@@ -11,20 +11,14 @@ from .. import _C
 from .._C import Tensor
 
 
-class _Reduction(IntEnum):
-    """Reductions."""
+class ReduceOp(IntEnum):
+    """Reductions. ``ReduceOp.RedOpType`` is another name of it."""
 
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR = range(8)
 
 
-class ReduceOp:
-    """Names of reductions."""
-
-    RedOpType = _Reduction
-    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR = _Reduction
-
-
-_NAMES = ("SUM", "SUM", "PROD", "MIN", "MAX", "BAND", "BOR", "BXOR")  # MPI's, in the order of _Reduction
+setattr(ReduceOp, "RedOpType", ReduceOp)  # noqa: B010  for mypy it has no such name
+_NAMES = ("SUM", "SUM", "PROD", "MIN", "MAX", "BAND", "BOR", "BXOR")  # MPI's, in the order of ReduceOp
 _OF_BOOL = ("LOR", "", "LAND", "LAND", "LOR", "LAND", "LOR", "LXOR")
 _NUMBERS = {"float64": "DOUBLE", "float32": "FLOAT", "int64": "INT64_T", "int32": "INT32_T", "int16": "INT16_T", "int8": "INT8_T",
             "uint8": "UINT8_T", "uint16": "UINT16_T", "uint32": "UINT32_T", "uint64": "UINT64_T"}
@@ -39,14 +33,14 @@ def type_of_bytes(MPI: Any, t: Tensor) -> Any:
     return getattr(MPI, _BYTES[t.element_size()])
 
 
-def has_op(dtype: Any, op: _Reduction) -> bool:
+def has_op(dtype: Any, op: ReduceOp) -> bool:
     """Whether elements of this dtype can be reduced so."""
     return op not in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR) if dtype.is_floating_point else op is not ReduceOp.AVG
 
 
-def check_reduction(what: str, op: Any, t: Tensor) -> _Reduction:
+def check_reduction(what: str, op: Any, t: Tensor) -> ReduceOp:
     """The reduction. TypeError for what is none; RuntimeError for one that the dtype does not have."""
-    if not isinstance(op, _Reduction):
+    if not isinstance(op, ReduceOp):
         raise TypeError(f"{what}: `op` must be one of ampc.distributed.ReduceOp (SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR), got {op!r}")
     if not has_op(t.dtype, op):
         other = "; reduce with SUM and divide" if op is ReduceOp.AVG else ""
@@ -62,7 +56,7 @@ def widened(t: Tensor) -> Tensor:
     return t.int() if t.dtype in (_C.int8, _C.uint8, _C.int16) else t
 
 
-def _nan_wins(MPI: Any, op: _Reduction, dtype: str) -> Any:
+def _nan_wins(MPI: Any, op: ReduceOp, dtype: str) -> Any:
     """MPI's own MIN and MAX may lose nan, or give it to some ranks alone."""
     if (op, dtype) not in _made:
         f = np.minimum if op is ReduceOp.MIN else np.maximum
@@ -75,7 +69,7 @@ def _nan_wins(MPI: Any, op: _Reduction, dtype: str) -> Any:
     return _made[op, dtype]
 
 
-def type_and_op(MPI: Any, t: Tensor, op: _Reduction) -> Tuple[Any, Any]:
+def type_and_op(MPI: Any, t: Tensor, op: ReduceOp) -> Tuple[Any, Any]:
     """MPI's type and operation for a reduction of a tensor that is ``widened``."""
     if t.dtype == _C.bool:
         return MPI.C_BOOL, getattr(MPI, _OF_BOOL[op])
