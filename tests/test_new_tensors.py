@@ -67,3 +67,36 @@ def test_pythons_types_as_dtypes(torch):
     for made in ("zeros(2, dtype=float)", "ones(2).to(float)", "tensor([1], dtype=float)", "zeros(2, dtype=int)", "zeros(2, dtype=bool)", "arange(3, dtype=float)"):
         ours, theirs = (eval("lib." + made, {"lib": lib}) for lib in (ampc, torch))
         assert ours.dtype.name == str(theirs.dtype).split(".")[1], made
+
+
+@pytest.fixture
+def deterministic():
+    from ampc.utils import deterministic
+
+    ampc.use_deterministic_algorithms(True)
+    yield deterministic
+    ampc.use_deterministic_algorithms(False)
+    deterministic.fill_uninitialized_memory = True
+
+
+def test_what_nobody_sets_is_noticed_in_deterministic_mode(deterministic):
+    x = ampc.zeros(2, 3)
+    for t in (ampc.empty(2), ampc.empty_like(x), x.new_empty(4), ampc.empty_strided((2, 2), (1, 2)), x.new(3), x.new(size=(2,)), ampc.empty(2, dtype=ampc.float16)):
+        assert t.isnan().all()
+    assert ampc.empty(2, dtype=ampc.int8).tolist() == [127] * 2 and ampc.empty(1, dtype=ampc.bool).tolist() == [True]
+    assert x.resize_(8)[:6].eq(0).all() and x[6:].isnan().all() and ampc.zeros(3).resize_(2).tolist() == [0, 0]
+    deterministic.fill_uninitialized_memory = False
+    assert ampc.empty(2).tolist() == [0, 0] and ampc.zeros(2).tolist() == [0, 0]
+
+
+def test_a_size_by_its_name():
+    x = ampc.ones(2, dtype=ampc.float64)
+    assert x.new(size=(2, 3)).shape == (2, 3) and x.new(size=(2, 3)).dtype == ampc.float64
+    with pytest.raises(TypeError, match="twice"):
+        x.new(2, size=(3,))
+
+
+def test_views_know_that_they_are():
+    x = ampc.ones(2, 3)
+    assert x[0]._is_view() and x.t()._is_view() and x.expand(2, 2, 3)._is_view()
+    assert not any(t._is_view() for t in (x, x.clone(), x.detach(), x.t().contiguous(), x + 1, x.data))

@@ -295,6 +295,8 @@ Samples hold ordinary numbers. At the ends of dtypes these differ, too:
 - `gcd` of the smallest integer is positive where it fits. torch's is negative.
 - The gradient of `ldexp` is 2^n. torch computes it with integers, so it is 0 for a negative n.
 - An operator on a subclass of `Tensor` gives a `Tensor`. In torch it gives the subclass.
+- Convolutions, pooling, norms, dropout and `cat` give row-major results of channels-last operands, which they read in place. Elementwise operators and
+  copies keep channels-last, and any other order, as in torch.
 - `pickle` keeps strides where the values lie without gaps. Else what is loaded lies row by row. torch writes the whole memory.
 
 `tests/opinfo/open.txt` names the entries that still differ in another way."""

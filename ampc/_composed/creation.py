@@ -108,9 +108,13 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout
     return t.requires_grad_() if requires_grad else t
 
 
-def new(self: Tensor, *args: Any) -> Tensor:
+def new(self: Tensor, *args: Any, size: Any = None) -> Tensor:
     """A tensor of the same dtype and device: of a size, with unspecified values; of data; or on the memory of another tensor, without history.
     Without arguments it is empty."""
+    if size is not None:
+        if args:
+            raise TypeError("new: the size was given twice: by position, and as `size`")
+        return self.new_empty(size)
     if len(args) == 1 and isinstance(args[0], Tensor):
         return args[0].detach().to(self.dtype)
     if len(args) == 1 and isinstance(args[0], Size):

@@ -74,7 +74,10 @@ def _resized(self: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor
     dtype, start = self.dtype, self.storage_offset()
     there, wanted = self._storage_bytes() // dtype.itemsize, _C._storage_reach(1, start, size, stride)
     if not self.is_meta or wanted <= there:
-        return self._turned_into(lambda: tensor_on(self, dtype, start, size, stride))
+        self._turned_into(lambda: tensor_on(self, dtype, start, size, stride))
+        if wanted > there and make.asked["deterministic"] and self.numel():
+            self.as_strided((wanted - there,), (1,), there).fill_(make.unset(dtype))
+        return self
     grown = make.empty(wanted - start, dtype=dtype, device=self.device)
     grown[: there - start].copy_(self.as_strided((there - start,), (1,)))
     return self._taken_over(grown.as_strided(size, stride))

@@ -338,10 +338,6 @@ refused: create_selective_checkpoint_contexts check_backward_validity detach_var
 a repository's code is not fetched; clone it and import it in a script that `ampc run` runs
 refused: load list help
 
-[torch.utils.deterministic]
-every operator gives the same numbers each time
-value: fill_uninitialized_memory=False
-
 [torch.utils.bundled_inputs torch.utils.mkldnn]
 ampc has no TorchScript
 refused: augment_model_with_bundled_inputs to_mkldnn

@@ -6,6 +6,7 @@ from typing import Any, Union
 
 from .. import _C
 from .._messages.callers import warn
+from .._tensor.creation import asked
 from .._tensor.device import device, set_default_device
 
 __all__ = [
@@ -36,7 +37,9 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Says nothing new: every operator gives the same numbers every time, at any number of threads."""
+    """Every operator gives the same numbers every time, at any number of threads, so this changes one thing: with True, `empty` and its like
+    hold values that are noticed (`utils.deterministic`)."""
+    asked["deterministic"] = bool(mode)
     _deterministic.update(mode=bool(mode), warn_only=bool(warn_only))
 
 

@@ -122,7 +122,7 @@ def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, layout: A
     return finish(_full(size, fill_value, dtype, number_of(device, layout)), requires_grad, out, pin_memory)
 
 
-def _filled(value: int, size: tuple, dtype: Any, layout: Any, device: Any, requires_grad: bool, out: Optional[Tensor], pin_memory: bool) -> Tensor:
+def _filled(value: Any, size: tuple, dtype: Any, layout: Any, device: Any, requires_grad: bool, out: Optional[Tensor], pin_memory: bool) -> Tensor:
     dtype = (dtype or _C.get_default_dtype()) if out is None else _kind(dtype, out)
     return finish(_full(_size(size), value, dtype, number_of(device, layout)), requires_grad, out, pin_memory)
 
@@ -139,12 +139,30 @@ def ones(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: A
     return _filled(1, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out, pin_memory)
 
 
+asked = {"deterministic": False}  # whether `use_deterministic_algorithms` was told True
+
+
+def unset(kind: dtype) -> Any:
+    """What memory holds that nobody has set: 0; where deterministic algorithms were asked for, a value that is noticed."""
+    if not asked["deterministic"]:
+        return 0
+    from ..utils import deterministic
+
+    if not deterministic.fill_uninitialized_memory:
+        return 0
+    if kind.is_floating_point or kind == _C.bool:
+        return math.nan if kind.is_floating_point else True
+    return 2 ** (8 * kind.itemsize - (kind != _C.uint8)) - 1
+
+
 def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
           pin_memory: bool = False, memory_format: Any = None, out: Optional[Tensor] = None) -> Tensor:
-    """A tensor whose values are unspecified (here: zeros); sizes as for ``zeros``."""
+    """A tensor whose values are unspecified; sizes as for ``zeros``. Here they are zeros; after ``use_deterministic_algorithms(True)`` nan or the
+    largest integer, unless ``utils.deterministic.fill_uninitialized_memory`` is False."""
     if memory_format is not None:
         return _laid_out(empty(*sizes, size=size, dtype=dtype, layout=layout, device=device, out=out), memory_format, requires_grad, pin_memory)
-    return _filled(0, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out, pin_memory)
+    value = unset(_kind(dtype, out)) if asked["deterministic"] else 0
+    return _filled(value, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out, pin_memory)
 
 
 def _like(x: Tensor, dtype: Any, layout: Any, device: Any) -> Dict[str, Any]:
@@ -178,8 +196,9 @@ def ones_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = Non
 def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """A tensor of another's shape and dtype, values unspecified."""
-    return zeros_like(input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory,
-                      memory_format=memory_format)
+    value = unset(dtype or input.dtype) if asked["deterministic"] else 0
+    return full_like(input, value, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory,
+                     memory_format=memory_format)
 
 
 def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._names.missing import absent_from
 
-__all__ = ["_foreach_utils", "_python_dispatch", "_pytree", "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "dlpack",
+__all__ = ["_foreach_utils", "_python_dispatch", "_pytree", "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "deterministic", "dlpack",
            "flop_counter", "hooks", "mobile_optimizer", "model_zoo", "tensorboard"]
 
 

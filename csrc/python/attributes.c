@@ -390,6 +390,12 @@ METHOD(storage_offset) {
     (void)unused;
     return PyLong_FromLongLong(t->offset);
 }
+METHOD(is_view) {
+    SELF;
+    (void)unused;
+    return PyBool_FromLong(t->base != NULL);
+}
+
 METHOD(is_contiguous) {
     SELF;
     (void)unused;
@@ -555,6 +561,7 @@ PyMethodDef ac_tensor_methods[] = {
     {"storage_offset", m_storage_offset, METH_NOARGS,
      "storage_offset($self, /)\n--\n\n"
      "Offset of the first element in the storage, in elements."},
+    {"_is_view", m_is_view, METH_NOARGS, "Whether it is a view of another tensor, which `_base` is."},
     {"_is_row_major", m_is_contiguous, METH_NOARGS, "True when row-major without gaps."},
     {"is_floating_point", m_is_floating_point, METH_NOARGS,
      "is_floating_point($self, /)\n--\n\n"
