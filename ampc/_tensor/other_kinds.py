@@ -82,10 +82,10 @@ def is_shared(self: Tensor) -> bool:
 def share_memory_(self: Tensor) -> Tensor:
     """Moves its memory to where other processes see it, and what they write is seen here: processes forked from this one, and those that get
     it through ``multiprocessing``, as an argument or by a queue, while this process runs. NotImplementedError on a system that does not fork."""
-    from .shared_memory import send
+    from .shared_memory import register_kinds
 
     self.untyped_storage().share_memory_()
-    send(type(self))
+    register_kinds(type(self))
     return self
 
 

@@ -84,7 +84,7 @@ def share(storages: Sequence[Any]) -> None:
     """Moves storages of the CPU into one shared memory. NotImplementedError where the system forks no processes."""
     if not hasattr(os, "fork"):
         raise NotImplementedError("share_memory_: this system does not fork, and memory is not shared with processes that it spawns")
-    send(Tensor, *{type(s) for s in storages})
+    register_kinds(Tensor, *{type(s) for s in storages})
     filled = [s for s in storages if s._room]
     starts = [0]
     for s in filled:
@@ -119,11 +119,11 @@ def reduce_tensor(t: Tensor) -> Any:
 
 def rebuild_tensor(cls: Any, s: Any, dtype: Any, offset: int, shape: Any, stride: Any, requires_grad: bool, attributes: dict) -> Tensor:
     """The inverse of ``reduce_tensor`` for shared memory."""
-    send(cls, type(s))
+    register_kinds(cls, type(s))
     return with_attributes(cls, _C._storage_tensor(s, dtype, offset, shape, stride), requires_grad, attributes)
 
 
-def send(*kinds: Any) -> None:
+def register_kinds(*kinds: Any) -> None:
     """Tells ``multiprocessing`` how tensors and storages of these classes are sent."""
     for kind in kinds:
         ForkingPickler.register(kind, reduce_tensor if issubclass(kind, Tensor) else reduce_storage)

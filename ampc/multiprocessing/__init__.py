@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Set
 
 from .._C import Tensor
 from .._names.missing import absent_from
-from .._tensor.shared_memory import send
+from .._tensor.shared_memory import register_kinds
 from .._tensor.storage import UntypedStorage
 from .spawn import ProcessContext, ProcessException, ProcessExitedException, ProcessRaisedException, SpawnContext, spawn, start_processes
 
@@ -42,7 +42,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
 def init_reductions() -> None:
     """Tells Python's multiprocessing how tensors and storages are sent. Importing this module has done so."""
-    send(Tensor, UntypedStorage)
+    register_kinds(Tensor, UntypedStorage)
 
 
 init_reductions()

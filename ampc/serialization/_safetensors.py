@@ -129,10 +129,10 @@ class _Pickler(pickle.Pickler):
         """A tensor with attributes is one without, which `persistent_id` sees, and these."""
         if not isinstance(obj, Tensor) or obj.is_meta or not obj.__dict__:
             return NotImplemented
-        return described, (with_attributes(type(obj), obj.detach(), obj.requires_grad, {}),), dict(obj.__dict__)
+        return with_state, (with_attributes(type(obj), obj.detach(), obj.requires_grad, {}),), dict(obj.__dict__)
 
 
-def described(t: Tensor) -> Tensor:
+def with_state(t: Tensor) -> Tensor:
     """The tensor itself, which gets its attributes next."""
     return t
 

@@ -397,12 +397,12 @@ class Module(HasHooks):
 
     def share_memory(self) -> Module:
         """Moves every parameter and buffer to memory that processes share (see Tensor.share_memory_)."""
-        from ..._tensor.shared_memory import send, share
+        from ..._tensor.shared_memory import register_kinds, share
 
         tensors = [*self.parameters(), *self.buffers()]
         storages = dict.fromkeys(t.untyped_storage() for t in tensors)
         share([s for s in storages if not s.is_shared()])
-        send(*{type(t) for t in tensors})
+        register_kinds(*{type(t) for t in tensors})
         return self
 
     # -- saving ---------------------------------------------------------------------------------------------------------
