@@ -1,5 +1,6 @@
 """ampc.multiprocessing: processes that are started together, and what is said of the one that fails."""
 
+import gc
 import os
 import pickle
 import signal
@@ -221,3 +222,103 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
     while any(lives(p) for p in pids) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(lives(p) for p in pids)
+
+
+# -- tensors in shared memory ---------------------------------------------------------------------------------------------
+
+
+def train(model, data, results):
+    """In a process of its own: changes what it gets, and sends its own."""
+    with ampc.no_grad():
+        for p in model.parameters():
+            p.add_(1)
+    model.count.fill_(5)
+    data[1].zero_()
+    own = ampc.arange(3.0).share_memory_()
+    results.put((own, data[0].untyped_storage() is data[1].untyped_storage(), [type(p).__name__ for p in model.parameters()], model.weight.requires_grad))
+    results.get()
+
+
+class Counted(ampc.nn.Linear):
+    def __init__(self):
+        super().__init__(3, 2)
+        self.register_buffer("count", ampc.zeros((), dtype=ampc.int64))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_share_what_lies_in_shared_memory(method):
+    context = mp.get_context(method)
+    model, whole = Counted().share_memory(), ampc.ones(4, 2).share_memory_()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    results, answers = context.SimpleQueue(), context.Queue()
+    process = context.Process(target=train, args=(model, [whole, whole[2]], Both(results, answers)))
+    process.start()
+    own, same_storage, kinds, requires_grad = results.get()
+    own.mul_(2)
+    answers.put(None)
+    process.join()
+    assert process.exitcode == 0 and same_storage and kinds == ["Parameter", "Parameter"] and requires_grad
+    assert own.tolist() == [0, 2, 4] and own.is_shared()
+    assert model.weight.tolist() == (before["weight"] + 1).tolist() and model.bias.tolist() == (before["bias"] + 1).tolist()
+    assert model.count.item() == 5 and whole.tolist() == [[1, 1], [1, 1], [0, 0], [1, 1]]
+
+
+class Both:
+    """A queue to put into and another to get from."""
+
+    def __init__(self, results, answers):
+        self.put, self.results, self.answers = results.put, results, answers
+
+    def __reduce__(self):
+        return Both, (self.results, self.answers)
+
+    def get(self):
+        return self.answers.get()
+
+
+def test_a_queue_gives_the_same_memory_back():
+    whole = ampc.arange(6.0).view(2, 3).share_memory_()
+    queue = mp.SimpleQueue()
+    queue.put([whole, whole[1], whole.t(), whole.storage(), whole.untyped_storage(), ampc.nn.Parameter(whole)])
+    back = queue.get()
+    assert [t.tolist() for t in back[:3]] == [whole.tolist(), whole[1].tolist(), whole.t().tolist()] and back[2].stride() == (1, 3)
+    assert all(t.untyped_storage() is whole.untyped_storage() for t in back[:3]) and back[4] is whole.untyped_storage()
+    assert back[3]._cdata == whole.storage()._cdata and type(back[5]) is ampc.nn.Parameter
+    back[1].fill_(7)
+    assert whole.tolist() == [[0, 1, 2], [7, 7, 7]]
+
+
+def test_a_queue_copies_what_is_not_shared():
+    t = ampc.arange(3.0, requires_grad=True)
+    queue = mp.SimpleQueue()
+    queue.put((t, t.storage()))
+    back, values = queue.get()
+    with ampc.no_grad():
+        t.zero_()
+    assert back.tolist() == [0, 1, 2] and back.requires_grad and values.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["ampc", "torch"])
+def test_a_history_of_gradients_is_not_sent(name):
+    lib = pytest.importorskip(name)
+    queue = __import__(f"{name}.multiprocessing", fromlist=["x"]).SimpleQueue()
+    with pytest.raises(RuntimeError, match="requires_grad"):
+        queue.put(lib.ones(2, requires_grad=True) * 2)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are counted in /proc")
+def test_shared_memory_is_given_back():
+    count = lambda: len(os.listdir("/proc/self/fd"))  # noqa: E731
+    ampc.zeros(3).share_memory_()
+    gc.collect()
+    before = count()
+    kept = [ampc.nn.Sequential(*[ampc.nn.Linear(3, 3) for _ in range(50)]).share_memory()]
+    assert count() <= before + 2  # one file for a whole model
+    view = kept[0][7].weight.detach()[1]
+    expected = view.tolist()
+    kept.clear()
+    gc.collect()
+    assert view.tolist() == expected and count() > before
+    del view
+    gc.collect()
+    assert count() == before

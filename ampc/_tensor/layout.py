@@ -71,3 +71,11 @@ def view(self: Tensor, *sizes: Any, size: Any = None, dtype: Any = None) -> Tens
 
 for _method in (is_contiguous, contiguous, clone, view):
     setattr(Tensor, _method.__name__, _method)
+
+
+def with_attributes(cls: Any, raw: Tensor, requires_grad: bool, attributes: dict) -> Tensor:
+    """A tensor as a new object of ``cls``, or as it is, with Python's attributes."""
+    t = raw if cls is Tensor else _C._make_subclass(cls, raw, False)
+    t.requires_grad = requires_grad
+    t.__dict__.update(attributes)
+    return t

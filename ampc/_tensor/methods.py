@@ -16,7 +16,7 @@ from ..autograd.hooks import RemovableHandle
 from . import creation as make
 from . import functions as _functions
 from .device import META_NUMBER, device_of, number_of, strided
-from .layout import in_format
+from .layout import in_format, with_attributes
 from .printing import tensor_format, tensor_html, tensor_repr
 from .typed import name_of, typed
 
@@ -489,21 +489,14 @@ def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool
              order: Optional[List[int]] = None) -> Tensor:
     """The inverse of pickling: a tensor of these bytes, on the device it was on."""
     sizes = list(shape) if order is None else [shape[d] for d in order]
-    return _with_attributes(cls, _ordered(_C._tensor_from_bytes(data, dt, sizes).to(device), order), requires_grad, attributes)
+    return with_attributes(cls, _ordered(_C._tensor_from_bytes(data, dt, sizes).to(device), order), requires_grad, attributes)
 
 
 def _rebuild_without_values(cls: Any, dt: dtype, shape: tuple, stride: tuple, requires_grad: bool, attributes: dict) -> Tensor:
     """The same of a tensor on 'meta'."""
     from .storage import without_values
 
-    return _with_attributes(cls, without_values(dt, shape, stride), requires_grad, attributes)
-
-
-def _with_attributes(cls: Any, raw: Tensor, requires_grad: bool, attributes: dict) -> Tensor:
-    t = raw if cls is Tensor else _C._make_subclass(cls, raw, False)
-    t.requires_grad = requires_grad
-    t.__dict__.update(attributes)
-    return t
+    return with_attributes(cls, without_values(dt, shape, stride), requires_grad, attributes)
 
 
 @method

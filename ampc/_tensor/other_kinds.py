@@ -79,9 +79,12 @@ def is_shared(self: Tensor) -> bool:
 
 @method
 def share_memory_(self: Tensor) -> Tensor:
-    """Moves its memory to where processes forked from this one see it, and what they write is seen here. Processes that are spawned, and
-    queues, get copies. NotImplementedError on a system that does not fork."""
+    """Moves its memory to where other processes see it, and what they write is seen here: processes forked from this one, and those that get
+    it through ``multiprocessing``, as an argument or by a queue, while this process runs. NotImplementedError on a system that does not fork."""
+    from .shared_memory import register_kinds
+
     self.untyped_storage().share_memory_()
+    register_kinds(type(self))
     return self
 
 

@@ -27,8 +27,9 @@ class UntypedStorage(_C.StorageBase):
     memory exactly when ``a.untyped_storage() is b.untyped_storage()``. It keeps the memory alive. Writes are seen by every tensor on it, and
     counted, so that ``backward`` refuses values that it needs and that were written."""
 
-    __slots__ = ("__weakref__", "_filename")
+    __slots__ = ("__weakref__", "_filename", "_memory")
     _filename: str
+    _memory: Tuple[Any, int]  # the shared memory that it lies in, and its first byte there
     is_sparse = is_sparse_csr = False
 
     def __new__(cls, data: Any = 0, *, device: Any = None) -> UntypedStorage:
@@ -210,12 +211,12 @@ class UntypedStorage(_C.StorageBase):
         return self
 
     def share_memory_(self) -> UntypedStorage:
-        """Moves it to memory that processes forked from this one share with it: ``multiprocessing``'s 'fork', not 'spawn', and not a queue, which
-        copies. Does nothing on a GPU."""
-        if self.is_shared():
-            return self
-        _C._storage_move(self, make_shared(self._room).untyped_storage())
-        self._shared = True
+        """Moves it to memory that processes share: those forked from this one, and those that get it through ``multiprocessing``, as an argument
+        or by a queue. Does nothing on a GPU. NotImplementedError on a system that does not fork."""
+        if not self.is_shared():
+            from .shared_memory import share
+
+            share([self])
         return self
 
     def pin_memory(self, device: Any = None) -> UntypedStorage:
@@ -275,17 +276,6 @@ def _from_bytes(data: bytes, where: str) -> UntypedStorage:
 def _bytes(s: UntypedStorage) -> Tensor:
     """A vector of uint8 on a storage's memory."""
     return _C._storage_tensor(s, _C.uint8, 0, (s._nbytes,), (1,))
-
-
-def make_shared(nbytes: int) -> Tensor:
-    """A vector of uint8 in memory that forked processes share. NotImplementedError where the system forks none."""
-    if not hasattr(os, "fork"):
-        raise NotImplementedError("share_memory_: this system does not fork, and memory is not shared with processes that it spawns")
-    import mmap
-
-    from .buffers import frombuffer
-
-    return frombuffer(mmap.mmap(-1, nbytes), dtype=_C.uint8) if nbytes else make.empty(0, dtype=_C.uint8, device="cpu")
 
 
 def text_of(s: Any, end: str) -> str:

@@ -393,9 +393,13 @@ class Module(HasHooks):
         return self._apply(lambda t: make.empty_like(t, device=device), recurse)
 
     def share_memory(self) -> Module:
-        """Moves every parameter and buffer to memory that processes forked from this one share (see Tensor.share_memory_)."""
-        for t in (*self.parameters(), *self.buffers()):
-            t.share_memory_()
+        """Moves every parameter and buffer to memory that processes share (see Tensor.share_memory_)."""
+        from ..._tensor.shared_memory import register_kinds, share
+
+        tensors = [*self.parameters(), *self.buffers()]
+        storages = dict.fromkeys(t.untyped_storage() for t in tensors)
+        share([s for s in storages if not s.is_shared()])
+        register_kinds(*{type(t) for t in tensors})
         return self
 
     # -- saving ---------------------------------------------------------------------------------------------------------
