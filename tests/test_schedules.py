@@ -365,3 +365,24 @@ def test_a_group_that_came_later_needs_a_new_scheduler():
     opt.add_param_group({"params": [ampc.ones(1, requires_grad=True)]})
     with pytest.raises(ValueError, match="1 rates for 2 groups"):
         scheduler.step()
+
+
+@pytest.mark.parametrize("three", [False, True])
+def test_one_cycle_goes_on_from_the_state_that_torch_saved(three):
+    torch = pytest.importorskip("torch")
+
+    def made(lib, total):
+        opt = lib.optim.SGD([lib.nn.Parameter(lib.ones(1))], lr=1.0, momentum=0.9)
+        return opt, lib.optim.lr_scheduler.OneCycleLR(opt, 0.5, total, three_phase=three, anneal_strategy="linear" if total == 20 else "cos")
+
+    (theirs, one), (ours, other) = made(torch, 20), made(ampc, 11)
+    for _ in range(3):
+        theirs.step()
+        one.step()
+    ours.load_state_dict({**theirs.state_dict(), "state": {}})
+    other.load_state_dict(one.state_dict())
+    for _ in range(15):
+        theirs.step(), one.step()
+        ours.step(), other.step()
+        assert other.get_last_lr() == pytest.approx(one.get_last_lr(), rel=1e-12)
+        assert ours.param_groups[0]["momentum"] == pytest.approx(theirs.param_groups[0]["momentum"], rel=1e-12)

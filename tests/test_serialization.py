@@ -455,3 +455,48 @@ def test_pickled_dtypes_are_names_of_their_module():
         assert copy.copy(d) is d and copy.deepcopy([d])[0] is d
         as_torch = pickle.dumps(d, 0).replace(b"campc\n", b"ctorch\n")  # as ampc run writes it
         assert pickle.loads(as_torch) is getattr(torch, name)
+
+
+class Odd:
+    """What JSON does not hold."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def test_attributes_of_tensors_are_saved(tmp_path):
+    t, p, m = ampc.arange(3.0), nn.Parameter(ampc.ones(2)), ampc.zeros(2, device="meta")
+    t.names, t.itself, t.other, m.note = ["a", {"b": 1}], t, p, "no values"
+    p.sharded, p.scale = True, ampc.tensor(2.0)
+    for got in there_and_back([t, p, t, m], tmp_path):
+        assert got[0].names == ["a", {"b": 1}] and got[0].itself is got[0] is got[2] and got[0].other is got[1] and got[3].note == "no values"
+        assert type(got[1]) is nn.Parameter and got[1].sharded is True and got[1].scale.item() == 2 and got[0].tolist() == [0, 1, 2]
+    t.odd = Odd(5)
+    with pytest.raises(pickle.UnpicklingError):
+        there_and_back([t, p], tmp_path)
+    for how in ({"weights_only": False}, {}):
+        with ampc.serialization.safe_globals([] if how else [Odd, nn.Parameter]):
+            for got in there_and_back([t, p], tmp_path, **how):
+                assert got[0].odd.value == 5 and got[0].itself is got[0] and got[0].other is got[1] and type(got[1]) is nn.Parameter and got[1].sharded is True
+    model = nn.Linear(2, 2)
+    model.weight.tag = "x"
+    assert there_and_back(model, tmp_path, weights_only=False)[0].weight.tag == "x"
+
+
+def test_storages_and_bytearrays_are_saved(tmp_path):
+    t = ampc.arange(6.0)
+    obj = {"t": t, "typed": t.storage(), "bytes": t.untyped_storage(), "half": ampc.ones(2, dtype=ampc.float16).storage(), "none": ampc.UntypedStorage(0), "array": bytearray(b"abc")}
+    for got in there_and_back(obj, tmp_path):
+        got["typed"][1] = 9
+        assert got["t"].tolist() == got["typed"].tolist() == [0, 9, 2, 3, 4, 5] and got["bytes"] is got["t"].untyped_storage() and got["bytes"].nbytes() == 24
+        assert got["half"].dtype is ampc.float16 and got["half"].tolist() == [1, 1] and got["none"].nbytes() == 0 and got["array"] == bytearray(b"abc")
+
+
+def test_attributes_in_files_of_torch(tmp_path):
+    torch = pytest.importorskip("torch")
+    t, p = torch.arange(3.0), torch.nn.Parameter(torch.ones(2))
+    t.names, p.sharded = ["a", 1], True
+    torch.save([t, p, t], tmp_path / "f")
+    got = ampc.load(tmp_path / "f")
+    assert got[0].tolist() == [0, 1, 2] and got[0].names == ["a", 1] and got[0] is got[2]
+    assert type(got[1]) is nn.Parameter and got[1].sharded is True and got[1].requires_grad

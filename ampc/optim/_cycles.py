@@ -22,6 +22,17 @@ def _needs_momentum(name: str, optimizer: Optimizer) -> None:
         raise ValueError(f"{name}: {type(optimizer).__name__} has no momentum; say cycle_momentum=False")
 
 
+def _phases(rise: float, total_steps: int, three_phase: bool) -> List[Dict[str, Any]]:
+    """The step with which each phase ends, and the names of a group's numbers between which it goes; in torch's words, as they are saved."""
+    names = [("initial_lr", "max_lr", "max_momentum", "base_momentum"), ("max_lr", "min_lr", "base_momentum", "max_momentum")]
+    ends = [float(rise) - 1, total_steps - 1]
+    if three_phase:
+        names[1:] = [("max_lr", "initial_lr", "base_momentum", "max_momentum"), ("initial_lr", "min_lr", "max_momentum", "max_momentum")]
+        ends.insert(1, 2 * rise - 2)
+    keys = ("start_lr", "end_lr", "start_momentum", "end_momentum")
+    return [{"end_step": end, **dict(zip(keys, between))} for end, between in zip(ends, names)]
+
+
 class OneCycleLR(LRScheduler):
     """Up from ``max_lr / div_factor`` to ``max_lr`` in the first ``pct_start`` of the steps, then down to ``initial / final_div_factor``
     (Smith and Topin 2018); ``three_phase`` first goes back to the initial rate. Momentum, or Adam's first beta, goes the other way. Step
@@ -45,16 +56,8 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"OneCycleLR: `pct_start` must be in [0, 1], got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"OneCycleLR: `anneal_strategy` must be 'cos' or 'linear', got {anneal_strategy!r}")
-        self.total_steps, self._anneal, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
-        # where each phase ends, and between which of a group's numbers it goes
-        turn = float(pct_start * total_steps) - 1
-        if three_phase:
-            self._phases = [(turn, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                            (2 * pct_start * total_steps - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
-                            (total_steps - 1.0, "initial_lr", "min_lr", "max_momentum", "max_momentum")]
-        else:
-            self._phases = [(turn, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                            (total_steps - 1.0, "max_lr", "min_lr", "base_momentum", "max_momentum")]
+        self.total_steps, self._anneal_func_type, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
+        self._schedule_phases = _phases(pct_start * total_steps, total_steps, three_phase)
         highest = per_group("OneCycleLR", "max_lr", max_lr, optimizer)
         if last_epoch == -1:
             for group, high in zip(optimizer.param_groups, highest):
@@ -71,7 +74,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _between(self, start: float, end: float, part: float) -> float:
-        if self._anneal == "linear":
+        if self._anneal_func_type == "linear":
             return start + (end - start) * part
         return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
@@ -79,17 +82,17 @@ class OneCycleLR(LRScheduler):
         if self.last_epoch > self.total_steps:
             raise ValueError(f"OneCycleLR: step {self.last_epoch} of {self.total_steps}; it was made for fewer")
         begin = 0.0
-        for i, (end, *_) in enumerate(self._phases):
-            if self.last_epoch <= end or i == len(self._phases) - 1:
+        for phase in self._schedule_phases:
+            end = phase["end_step"]
+            if self.last_epoch <= end or phase is self._schedule_phases[-1]:
                 break
             begin = end
-        end, lr_from, lr_to, momentum_from, momentum_to = self._phases[i]
         part = (self.last_epoch - begin) / (end - begin)
         groups = self.optimizer.param_groups
         if self.cycle_momentum:
             for group in groups:
-                set_momentum(group, self._between(group[momentum_from], group[momentum_to], part))
-        return [self._between(group[lr_from], group[lr_to], part) for group in groups]
+                set_momentum(group, self._between(group[phase["start_momentum"]], group[phase["end_momentum"]], part))
+        return [self._between(group[phase["start_lr"]], group[phase["end_lr"]], part) for group in groups]
 
 
 class CyclicLR(LRScheduler):

@@ -22,7 +22,8 @@ File = Union[str, "os.PathLike[str]", Any]
 
 def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True, *,
          format: str = "ampc") -> None:
-    """Saves tensors, and numbers, strings, bytes, lists, tuples, sets and dicts of them, to a path or a binary file object.
+    """Saves tensors with their Python attributes, storages, and numbers, strings, bytes, lists, tuples, sets and dicts of them, to a path or a
+    binary file object.
 
     The whole storage of each tensor is saved once. After loading, tensors that shared memory share it again, and a tensor that occurred
     twice is one object again. A small view of a large tensor makes a large file, so ``clone`` it first. Other objects, such as a whole
@@ -31,7 +32,7 @@ def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2,
 
     ``format="torch"`` writes the zip file that ``torch.load`` reads with ``weights_only=True``, as does ``load``: state dicts of modules,
     optimizers and scalers, and other tensors, numbers, strings, bytes, lists, tuples, sets, dicts, OrderedDicts and Counters. Tensors that
-    share memory share it in torch. TypeError for another object, with its place in the structure. The default "ampc" is a safetensors
+    share memory share it in torch; their attributes are left out. TypeError for another object, with its place in the structure. The default "ampc" is a safetensors
     file, which torch.load does not read; that is what ``torch.save`` writes under ``ampc run``, too.
 
     Writing to a path is atomic. A process that is killed leaves the old file, and perhaps a folder

@@ -169,6 +169,28 @@ def _parameter(data: Any, requires_grad: Any = True, hooks: Any = None) -> Tenso
     return Parameter(data.detach(), requires_grad=requires_grad is True)
 
 
+def _parameter_with_state(data: Any, requires_grad: Any = True, hooks: Any = None, state: Any = None) -> Tensor:
+    return _described(_parameter(data, requires_grad), state)
+
+
+def _of_type(call: Any, kind: Any, args: Any, state: Any) -> Tensor:
+    """A tensor with attributes."""
+    full = kind.full if isinstance(kind, Name) else brief(kind)
+    if not isinstance(call, Name) or call.full not in _TENSORS or full not in ("torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter"):
+        raise _refused("the file", f"a tensor of class {full}")
+    _plain((tuple,), args)
+    return _described(_TENSORS[call.full](*args), state)
+
+
+def _described(t: Tensor, state: Any) -> Tensor:
+    """``t`` with the attributes of a dict, or of a pair of it and of those in slots, which there are none of."""
+    attributes = state[0] if type(state) is tuple and len(state) == 2 and not state[1] else state
+    _plain((dict,), attributes)
+    _plain((str,), *attributes)
+    t.__dict__.update(attributes)
+    return t
+
+
 def _plain(kinds: Any, *values: Any) -> None:
     """TypeError unless each value is exactly of one of these kinds: others could run, or be without an end."""
     for value in values:
@@ -217,10 +239,13 @@ def _complex(real: Any, imaginary: Any) -> complex:
     return complex(real, imaginary)
 
 
-CALLS: Dict[str, Callable[..., Any]] = {
+_TENSORS: Dict[str, Callable[..., Tensor]] = {
     "torch._utils._rebuild_tensor_v2": _tensor, "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v3": _tensor_of_bytes, "torch._utils._rebuild_meta_tensor_no_storage": _tensor_without_values,
-    "torch._utils._rebuild_parameter": _parameter,
+    "torch._utils._rebuild_parameter": _parameter, "torch._utils._rebuild_parameter_with_state": _parameter_with_state,
+}
+CALLS: Dict[str, Callable[..., Any]] = {
+    **_TENSORS, "torch._tensor._rebuild_from_type_v2": _of_type,
     "collections.OrderedDict": lambda pairs=(): OrderedDict(checked_pairs(pairs)), "collections.Counter": _counter,
     "collections.defaultdict": _default, "torch.Size": _size, "torch.device": _device, "_codecs.encode": _bytes,
     "builtins.set": lambda values=(): set(_keys(values)), "__builtin__.set": lambda values=(): set(_keys(values)),

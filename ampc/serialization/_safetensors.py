@@ -11,6 +11,7 @@ import re
 from typing import Any, Dict, Tuple
 
 from .._C import Tensor, uint8
+from .._tensor.layout import with_attributes
 from . import _structure
 from ._bounds import EmptyFile, UnknownFormat, brief, damage
 from ._restricted import Restricted
@@ -116,12 +117,24 @@ class _Pickler(pickle.Pickler):
         self.tensors, self.positions = tensors, {}  # type: Collection, Dict[int, int]
 
     def persistent_id(self, obj: Any) -> Any:
-        if not isinstance(obj, Tensor) or obj.is_meta:  # which has no values to keep apart
+        if not isinstance(obj, Tensor) or obj.is_meta or obj.__dict__:  # one on meta has no values to keep apart
             return None
         if id(obj) not in self.positions:
             self.positions[id(obj)] = len(self.tensors.found)
             _structure.reference(obj, self.tensors, "tensor")
         return self.positions[id(obj)]
+
+
+    def reducer_override(self, obj: Any) -> Any:
+        """A tensor with attributes is one without, which `persistent_id` sees, and these."""
+        if not isinstance(obj, Tensor) or obj.is_meta or not obj.__dict__:
+            return NotImplemented
+        return with_state, (with_attributes(type(obj), obj.detach(), obj.requires_grad, {}),), dict(obj.__dict__)
+
+
+def with_state(t: Tensor) -> Tensor:
+    """The tensor itself, which gets its attributes next."""
+    return t
 
 
 def _pickled(obj: Any, tensors: Collection, protocol: int) -> str:

@@ -11,6 +11,8 @@ from typing import Any, Callable, Dict, List, Set
 from .. import _C
 from .._C import Tensor
 from .._tensor.device import Size, device
+from .._tensor.storage import UntypedStorage
+from ..storage import TypedStorage
 from ._bounds import DEPTH, brief, checked_keys, checked_pairs
 from ._tensors import Collection, Library, truth_values
 
@@ -20,6 +22,7 @@ class NeedsPickle(Exception):
 
 
 def reference(t: Tensor, tensors: Collection, path: str) -> Dict[str, Any]:
+    """What stands for a tensor, without its attributes."""
     from ..nn import Parameter
 
     if type(t) not in (Tensor, Parameter):
@@ -44,9 +47,11 @@ def _encode(obj: Any, tensors: Collection, path: str, within: Set[int]) -> Any:
     if kind is float:
         return obj if math.isfinite(obj) else {"#": "float", "value": repr(obj)}
     if isinstance(obj, Tensor):
-        return reference(obj, tensors, path)
-    if kind is bytes:
-        return {"#": "bytes", "value": base64.b64encode(obj).decode("ascii")}
+        return _tensor(obj, tensors, path, within)
+    if kind in (bytes, bytearray):
+        return {"#": kind.__name__, "value": base64.b64encode(obj).decode("ascii")}
+    if kind in (UntypedStorage, TypedStorage):
+        return _storage(obj, tensors, path)
     if kind is complex:
         return {"#": "complex", "value": repr(obj)}
     if isinstance(obj, _C.dtype):
@@ -64,6 +69,22 @@ def _encode(obj: Any, tensors: Collection, path: str, within: Set[int]) -> Any:
         return _container(obj, kind, lambda part, key: _encode(part, tensors, f"{path}.{key}" if path else str(key), within))
     finally:
         within.discard(id(obj))
+
+
+def _tensor(t: Tensor, tensors: Collection, path: str, within: Set[int]) -> Dict[str, Any]:
+    """A tensor; with its attributes where it is met first."""
+    is_new = t not in tensors
+    ref = reference(t, tensors, path)
+    if not is_new or not t.__dict__:
+        return ref
+    return {"#": "described", "tensor": ref, "attributes": _encode(t.__dict__, tensors, f"{path}.__dict__", within)}
+
+
+def _storage(obj: Any, tensors: Collection, path: str) -> Dict[str, Any]:
+    """A storage: a tensor of its bytes, and the dtype that it is read as."""
+    s = obj.untyped()
+    made = {"#": "storage", "data": tensors.add(_C._storage_tensor(s, _C.uint8, 0, (s.nbytes(),), (1,)), path)}
+    return {**made, "dtype": obj.dtype.name} if isinstance(obj, TypedStorage) else made
 
 
 def _container(obj: Any, kind: type, part: Callable[[Any, Any], Any]) -> Any:
@@ -116,6 +137,10 @@ def decode(value: Any, library: Library, depth: int = 0) -> Any:
         return {k: decode(v, library, depth + 1) for k, v in value.items()}
     if kind == "tensor":
         return library.get(value)
+    if kind == "described":
+        t = library.get(_checked(dict, value["tensor"]))
+        t.__dict__.update({_checked(str, k): v for k, v in decode(value["attributes"], library, depth + 1).items()})
+        return t
     if isinstance(kind, str) and kind in _CONTAINERS:
         made = _CONTAINERS[kind](value, [decode(v, library, depth + 1) for v in _checked(list, value["items"])])
         if kind == "OrderedDict" and "metadata" in value:
@@ -130,6 +155,11 @@ def _checked(cls: type, value: Any) -> Any:
     if type(value) is not cls:
         raise TypeError(f"expected a {cls.__name__}, found {brief(value)}")
     return value
+
+
+def _stored(value: Dict[str, Any], library: Library) -> Any:
+    s = library.get(_checked(dict, value["data"])).untyped_storage()
+    return TypedStorage(wrap_storage=s, dtype=_dtype({"value": value["dtype"]}, library)) if "dtype" in value else s
 
 
 def _dtype(value: Dict[str, Any], library: Library) -> Any:
@@ -185,6 +215,7 @@ _CONTAINERS: Dict[str, Callable[[Dict[str, Any], List[Any]], Any]] = {
 }
 _LEAVES: Dict[str, Callable[[Dict[str, Any], Library], Any]] = {
     "float": lambda v, _: float(_checked(str, v["value"])), "complex": lambda v, _: complex(_checked(str, v["value"])),
-    "bytes": lambda v, _: base64.b64decode(v["value"]), "dtype": _dtype, "device": lambda v, _: device(_checked(str, v["value"])),
+    "bytes": lambda v, _: base64.b64decode(v["value"]), "bytearray": lambda v, _: bytearray(base64.b64decode(v["value"])), "storage": _stored,
+    "dtype": _dtype, "device": lambda v, _: device(_checked(str, v["value"])),
     "numpy scalar": _scalar, "numpy array": _array,
 }

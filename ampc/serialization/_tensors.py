@@ -87,6 +87,9 @@ class Collection:
         self.found: List[Tuple[Tensor, Dict[str, Any], str]] = []
         self.refs: Dict[int, Dict[str, Any]] = {}
 
+    def __contains__(self, t: Tensor) -> bool:
+        return id(t) in self.refs
+
     def add(self, t: Tensor, path: str) -> Dict[str, Any]:
         """What stands for ``t`` in the structure; filled in by `stored`. A tensor that is met again is to be one again."""
         if id(t) in self.refs:
