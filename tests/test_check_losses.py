@@ -52,3 +52,23 @@ def test_a_validation_is_not_judged():
     text = STEP.format("", "nn.Linear(8, 2)", "nn.CrossEntropyLoss()", '"cuda"', "        loss = criterion(output, y)")
     text += "with torch.no_grad():\n    with torch.autocast('cuda'):\n        output = model(x)\n    print(criterion(output, y))\n"
     assert [f.rule for f in check_source(text)] == []
+
+
+def test_a_decorated_function_is_a_region():
+    """Its loss is computed within; one after it is not."""
+    script = """import torch
+import torch.nn.functional as F
+model = torch.nn.Linear(4, 4)
+scaler = torch.amp.GradScaler()
+
+
+@torch.autocast("cuda", dtype=torch.float16)
+def step(x, y):
+    out = model(x)
+    return F.mse_loss(out, y)
+
+
+loss = step(x, y)
+scaler.scale(loss).backward()
+"""
+    assert not [f for f in check_source(script) if f.rule == "loss-outside-region"]

@@ -6,7 +6,8 @@ import ast
 from typing import Any, Iterator, List, Optional, Set, Tuple
 
 from .order import Found, regions_dtypes
-from .reader import Script, is_off, name_of, text_of
+from .reader import Script, name_of, text_of
+from .regions import autocast_of, is_on, within
 from .scope import Scope
 
 PRODUCTS = {"matmul", "mm", "bmm", "mv", "linear", "bilinear", "einsum", "addmm", "addmv", "addbmm", "baddbmm", "conv1d", "conv2d", "conv3d",
@@ -14,28 +15,17 @@ PRODUCTS = {"matmul", "mm", "bmm", "mv", "linear", "bilinear", "einsum", "addmm"
 CASTS = {"to", "float", "half", "double", "bfloat16", "type", "type_as"}
 
 
-def _regions(script: Script) -> Tuple[Set[int], Set[int]]:
-    """The ids of nodes within autocast regions that are on, and within those that are off."""
-    on: Set[int] = set()
-    off: Set[int] = set()
-    for node in ast.walk(script.tree):  # outer regions come before those within them
-        calls = [i.context_expr for i in node.items] if isinstance(node, (ast.With, ast.AsyncWith)) else []
-        calls += node.decorator_list if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
-        regions = [c for c in calls if name_of(c.func if isinstance(c, ast.Call) else c) == "autocast" or script.is_a("autocast", c)]
-        if regions:
-            inside = {id(n) for n in ast.walk(node)}
-            ends = isinstance(regions[0], ast.Call) and is_off(regions[0])
-            on, off = (on - inside, off | inside) if ends else (on | inside, off - inside)
-    return on, off
-
-
 class _Uses:
     """Which calls of a script run under autocast."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.on, self.off = _regions(script)
+        self.on = within(script, self._turns_on)
+        self.off = within(script, lambda node: None if self._turns_on(node) is None else not self._turns_on(node))
         self.around = script.around
+
+    def _turns_on(self, node: ast.AST) -> Optional[bool]:
+        return is_on(autocast_of(node, self.script))
 
     def under_autocast(self, node: ast.AST, seen: Tuple[Any, ...] = ()) -> bool:
         """In a region, or in a function that is called in one. What calls a method such as forward is not in the file: it may be in one."""

@@ -7,7 +7,8 @@ import re
 from typing import Any, Iterator, Optional, Set
 
 from .order import Found, dtype_of_region
-from .reader import Script, is_off, name_of, text_of
+from .reader import Script, name_of, text_of
+from .regions import autocast_of, contexts_of, is_on, within
 from .scope import Scope, scope_of, without_gradients
 
 LOSSES = {"cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy_with_logits",
@@ -20,21 +21,16 @@ WIDE = {"float", "double", "to", "type", "softmax", "log_softmax", "exp", "sum",
 
 def _inside(script: Script) -> Set[int]:
     """The ids of nodes in float16 regions that are open, where gradients are recorded."""
-    found: Set[int] = set()
-    for node in ast.walk(script.tree):  # outer regions come before those within them
-        for item in node.items if isinstance(node, (ast.With, ast.AsyncWith)) else ():
-            call = item.context_expr
-            if isinstance(call, ast.Call) and name_of(call.func) == "autocast":
-                ids = {id(n) for n in ast.walk(node)}
-                found = found | ids if dtype_of_region(call, script) == "float16" and not is_off(call) else found - ids
-    return found - without_gradients(script)
+    def begins(node: ast.AST) -> Optional[bool]:
+        region = autocast_of(node, script)
+        return is_on(region) and dtype_of_region(region, script) == "float16" if isinstance(region, ast.Call) else None
+
+    return within(script, begins) - without_gradients(script)
 
 
 def _regions(script: Script) -> Set[int]:
     """The ids of nodes in regions of any kind."""
-    blocks = [n for n in ast.walk(script.tree) if isinstance(n, (ast.With, ast.AsyncWith))]
-    regions = [n for n in blocks if any("autocast" in text_of(i.context_expr) for i in n.items)]
-    return {id(n) for region in regions for n in ast.walk(region)}
+    return within(script, lambda node: True if any("autocast" in text_of(c) for c in contexts_of(node)) else None)
 
 
 def _is_loss(call: ast.Call, script: Script, scope: Scope) -> bool:

@@ -6,7 +6,8 @@ import ast
 import re
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from .reader import Script, is_off, name_of, text_of
+from .reader import Script, name_of, text_of
+from .regions import autocast_of, contexts_of, is_on, within
 
 Place = Tuple[int, int]  # line and column
 
@@ -189,20 +190,15 @@ def _shared(script: Script) -> Dict[str, ast.expr]:
 def wide_by_itself(script: Script) -> set:
     """The ids of nodes where a tensor is not float16 by what stands around: within autocast(enabled=False), in a function whose inputs
     custom_fwd casts, and in the arms of an `if` that asks for a dtype."""
-    found = set()
-    for node in ast.walk(script.tree):
-        calls: List[ast.AST] = []
-        if isinstance(node, (ast.With, ast.AsyncWith)):
-            calls = [i.context_expr for i in node.items]
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            calls = list(node.decorator_list)
-        off = any(isinstance(c, ast.Call) and (name_of(c.func) == "autocast" and is_off(c) or "cast_inputs" in text_of(c)
-                                               and "float32" in text_of(c)) for c in calls)
-        if off or isinstance(node, (ast.If, ast.IfExp)) and "dtype" in text_of(node.test):
-            found |= {id(n) for n in ast.walk(node)}
-        elif isinstance(node, (ast.With, ast.AsyncWith)) and any(isinstance(c, ast.Call) and name_of(c.func) == "autocast" for c in calls):
-            found -= {id(n) for n in ast.walk(node)}  # a region that is on, within one that is off; ast.walk meets outer ones first
-    return found
+    def begins(node: ast.AST) -> Optional[bool]:
+        calls = [c for c in contexts_of(node) if isinstance(c, ast.Call)]
+        casts = any("cast_inputs" in text_of(c) and "float32" in text_of(c) for c in calls)
+        if casts or isinstance(node, (ast.If, ast.IfExp)) and "dtype" in text_of(node.test):
+            return True
+        region = autocast_of(node, script)
+        return not is_on(region) if isinstance(region, ast.Call) else None
+
+    return within(script, begins)
 
 
 def without_gradients(script: Script) -> set:
@@ -211,13 +207,7 @@ def without_gradients(script: Script) -> set:
     kept: Optional[set] = getattr(script, "unrecorded", None)
     if kept is not None:
         return kept
-    found: set = set()
-    for node in ast.walk(script.tree):  # outer ones come before those within them
-        words = _of_grad_mode(node)
-        if any("enable_grad" in w or "set_grad_enabled(True" in w for w in words):
-            found -= {id(n) for n in ast.walk(node)}
-        elif any(word in w for w in words for word in ("no_grad", "inference_mode", "set_grad_enabled(False")):
-            found |= {id(n) for n in ast.walk(node)}
+    found = within(script, _stops_recording)
     named: Dict[str, List[ast.Call]] = {}
     for call in script.calls if found else ():
         named.setdefault(name_of(call.func), []).append(call)
@@ -230,8 +220,9 @@ def without_gradients(script: Script) -> set:
     return found
 
 
-def _of_grad_mode(node: ast.AST) -> List[str]:
-    """The context managers of a `with`, or the decorators of a function, as written."""
-    if isinstance(node, (ast.With, ast.AsyncWith)):
-        return [text_of(i.context_expr) for i in node.items]
-    return [text_of(d) for d in node.decorator_list] if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
+def _stops_recording(node: ast.AST) -> Optional[bool]:
+    """True where autograd stops to record, False where it goes on."""
+    words = [text_of(c) for c in contexts_of(node)]
+    if any("enable_grad" in w or "set_grad_enabled(True" in w for w in words):
+        return False
+    return True if any(word in w for w in words for word in ("no_grad", "inference_mode", "set_grad_enabled(False")) else None
