@@ -427,6 +427,15 @@ def test_files_that_were_left_out_are_moved_copied_and_removed_among_themselves(
 
 
 @pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_a_script_that_fails_before_it_trains_is_not_told_of_checkpoints(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("import torch\nopen('data.csv')\n")
+    with pytest.raises(RuntimeError, match="(?s)failed in float32 .exit status 1. before its first backward pass\n.*FileNotFoundError") as failed:
+        advise_script(str(path), [], 2)
+    assert "checkpoint" not in str(failed.value)
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
 def test_a_script_that_fails_because_its_training_has_ended_already(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("""import torch

@@ -450,15 +450,13 @@ def advise_script(script: str, args: List[str], steps: int = 20, progress: bool 
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
             left_out.update(dict.fromkeys(_scratch.saved(saves)))
             said = "\n".join(filter(None, [done.stderr.strip(), *_left_out(list(left_out))]))
-            failed = f"failed in {precision} (exit status {done.returncode})" if done.returncode else f"ended in {precision}"
-            if not os.path.exists(path):
-                raise RuntimeError(f"{script} {failed} without a backward pass, so that there was nothing to measure. If it resumes "
-                                   f"from the checkpoint of an earlier run, that may have ended the training already: name another one, or move it "
-                                   f"away\n{said}")
-            if done.returncode:
-                raise RuntimeError(f"{script} {failed}\n{said}")
-            with open(path, encoding="utf-8") as out:
-                return dict(json.load(out))
+            row: Dict[str, Any] = {}
+            if os.path.exists(path):  # unless a signal has ended the process
+                with open(path, encoding="utf-8") as out:
+                    row = json.load(out)
+            if "losses" not in row:
+                raise RuntimeError(f"{script} {_failure(precision, done.returncode, row)}\n{said}")
+            return row
 
     rows: Dict[str, Dict[str, Any]] = {}
     rounds: Dict[str, List[float]] = {}
@@ -487,6 +485,17 @@ def advise_script(script: str, args: List[str], steps: int = 20, progress: bool 
     if found.precision in HALVES:
         found.policy = _keeping(operators[found.precision])
     return found
+
+
+def _failure(precision: str, status: int, row: Dict[str, Any]) -> str:
+    """How a run ended that gave no losses. Only one that may have resumed from a checkpoint is told of them."""
+    failed = f"failed in {precision} (exit status {status})" if status else f"ended in {precision}"
+    if status and not row.get("has_read"):
+        return failed if row.get("begun", True) else f"{failed} before its first backward pass"
+    if row.get("begun"):
+        return failed
+    return (f"{failed} without a backward pass, so that there was nothing to measure. If it resumes from the checkpoint of an earlier run, that may "
+            "have ended the training already: name another one, or move it away")
 
 
 def _keeping(operators: List[OperatorError]) -> Optional[policies.CastPolicy]:

@@ -196,9 +196,8 @@ def main() -> int:
         if status and isinstance(end.code, str):
             print(end.code, file=sys.stderr)
     status = 0 if notes.enough else status
-    if notes.begins:
-        with open(out, "w") as f:
-            json.dump(None if status else notes.result(), f)
+    with open(out, "w") as f:
+        json.dump(notes.result() if notes.begins and not status else {"begun": bool(notes.begins), "has_read": _scratch.has_read}, f)
     return status
 
 

@@ -11,6 +11,7 @@ from typing import List
 VARIABLE = "AMPC_SAVES"
 ROOT = os.path.realpath(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else ""
 _BEGAN = time.time()
+has_read = False  # whether a trial has looked for a file that was there
 
 
 def written_at(path: str, folder: bool = False) -> str:
@@ -26,9 +27,11 @@ def written_at(path: str, folder: bool = False) -> str:
 
 def read_at(path: str) -> str:
     """Where a file of this path, or a folder, is read."""
+    global has_read
     if not ROOT:
         return path
     moved = _moved(path)
+    has_read = has_read or os.path.exists(path)
     return moved if os.path.exists(moved) else path
 
 
