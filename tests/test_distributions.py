@@ -307,3 +307,26 @@ def test_sizes_of_vectors_and_matrices(torch):
     for n in (0, 1, 3):
         with pytest.raises(ValueError, match="does not fit"):
             D.MultivariateNormal(ampc.zeros(2), ampc.eye(n))
+
+
+@pytest.mark.parametrize("name", ["ampc", "torch"])
+def test_what_a_subclass_does_not_define_is_not_checked(name):
+    lib = pytest.importorskip(name)
+
+    class Point(lib.distributions.Distribution):
+        def log_prob(self, value):
+            self._validate_sample(value)
+            return value
+
+    with pytest.warns(UserWarning, match="arg_constraints"):
+        point = Point(validate_args=True)
+    with pytest.warns(UserWarning, match="support"):
+        assert point.log_prob(lib.zeros(())).item() == 0
+    Point(validate_args=False)
+
+
+def test_whole_degrees_of_freedom_of_wishart(torch):
+    mine, theirs = (lib.distributions.Wishart(lib.tensor(3), lib.eye(2)) for lib in (ampc, torch))
+    draw = mine.sample((4,))
+    assert draw.shape == (4, 2, 2) and draw.dtype is mine.scale_tril.dtype
+    same(mine.log_prob(draw), theirs.log_prob(torch.tensor(draw.tolist())), 1e-5)

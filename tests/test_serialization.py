@@ -461,7 +461,7 @@ class Odd:
     """What JSON does not hold."""
 
     def __init__(self, value):
-        self.value = value
+        self.value, self.shape = value, ampc.Size([2, 3])
 
 
 def test_attributes_of_tensors_are_saved(tmp_path):
@@ -477,7 +477,7 @@ def test_attributes_of_tensors_are_saved(tmp_path):
     for how in ({"weights_only": False}, {}):
         with ampc.serialization.safe_globals([] if how else [Odd, nn.Parameter]):
             for got in there_and_back([t, p], tmp_path, **how):
-                assert got[0].odd.value == 5 and got[0].itself is got[0] and got[0].other is got[1] and type(got[1]) is nn.Parameter and got[1].sharded is True
+                assert got[0].odd.value == 5 and got[0].odd.shape == (2, 3) and got[0].itself is got[0] and got[0].other is got[1] and type(got[1]) is nn.Parameter and got[1].sharded is True
     model = nn.Linear(2, 2)
     model.weight.tag = "x"
     assert there_and_back(model, tmp_path, weights_only=False)[0].weight.tag == "x"

@@ -98,6 +98,7 @@ named.register_full_backward_hook(lambda m, i, o: None)
 named(x.requires_grad_()) #!"""),
     ("_process/settings.py", "operators run one after another", "ampc.set_num_interop_threads(2) #!"),
     ("distributions/distribution.py", "older name of sample", "ampc.distributions.Normal(0.0, 1.0).sample_n(3) #!"),
+    ("distributions/distribution.py", "does not define arg_constraints", "ampc.distributions.Distribution(validate_args=True) #!"),
     ("amp/autocast_mode.py", "not a 16-bit floating point dtype", "region = ampc.autocast('cpu', dtype=ampc.float32) #!"),
     ("amp/autocast_mode.py", "not a 16-bit floating point dtype", "region = ampc.cpu.amp.autocast(dtype=ampc.float32) #!"),
     ("amp/autocast_mode.py", "there is no usable GPU", "region = ampc.autocast('cuda') #!"),

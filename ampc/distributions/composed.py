@@ -19,6 +19,8 @@ class Independent(Distribution):
     """``base_distribution`` with its last ``reinterpreted_batch_ndims`` batch dimensions taken as part of the event: log_prob and entropy are
     added up over them. ValueError where it has fewer."""
 
+    arg_constraints: Any = {}
+
     def __init__(self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: Optional[bool] = None) -> None:
         shape, n = tuple(base_distribution.batch_shape), reinterpreted_batch_ndims
         if n > len(shape):
@@ -62,6 +64,8 @@ class Independent(Distribution):
 class TransformedDistribution(Distribution):
     """The values of ``base_distribution`` after ``transforms``, one or a list, the first of the list first. The shapes are those after the
     transforms. ValueError where the base has too few dimensions for them, or for other types."""
+
+    arg_constraints: Any = {}
 
     def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: Optional[bool] = None) -> None:
         self.transforms = [transforms] if isinstance(transforms, Transform) else transforms
@@ -132,6 +136,8 @@ class TransformedDistribution(Distribution):
 class MixtureSameFamily(Distribution):
     """The last batch dimension of ``component_distribution`` mixed with the probabilities of ``mixture_distribution``, a Categorical.
     ValueError where their shapes do not fit."""
+
+    arg_constraints: Any = {}
 
     def __init__(self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: Optional[bool] = None) -> None:
         mixture, parts = mixture_distribution, component_distribution

@@ -41,10 +41,15 @@ class Distribution:
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
+            if type(self).arg_constraints is Distribution.arg_constraints:
+                self._warn_of("arg_constraints", "its parameters are not checked; set it to {} if there are none")
             for name, constraint in self.arg_constraints.items():
                 computed = name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy_property)
                 if not computed and not is_dependent(constraint):
                     self._check(constraint, name, getattr(self, name))
+
+    def _warn_of(self, name: str, so: str) -> None:
+        warn(f"{type(self).__name__} does not define {name}, so {so}, or pass validate_args=False")
 
     def _check(self, constraint: Constraint, name: str, value: Tensor) -> None:
         if not bool(constraint.check(value).all()):
@@ -167,7 +172,9 @@ class Distribution:
         if any(1 not in (a, b) and a != b for a, b in pairs):
             raise ValueError(f"{type(self).__name__}: a value of shape {list(shape)} does not broadcast with parameters of {list(self._batch_shape)}")
         support = self.support
-        if support is not None:
+        if support is None:
+            self._warn_of("support", "values are not checked")
+        else:
             self._check(support, "value", value)
 
     def __repr__(self) -> str:

@@ -217,7 +217,8 @@ class Wishart(_OfCovariance, ExponentialFamily):
                  scale_tril: Optional[Tensor] = None, validate_args: Optional[bool] = None) -> None:
         batch = self._take_one(covariance_matrix, precision_matrix, scale_tril, getattr(df, "shape", ()))
         kept = self._given[1]
-        self.df, n = (df if isinstance(df, Tensor) else kept.new_full((), float(df))).expand(*batch), kept.shape[-1]
+        df = df if isinstance(df, Tensor) else kept.new_full((), float(df))
+        self.df, n = (df if df.is_floating_point() else df.to(kept.dtype)).expand(*batch), kept.shape[-1]
         self.arg_constraints = {**COVARIANCES, "df": constraints.greater_than(n - 1)}
         super().__init__(batch, (n, n), validate_args=validate_args)
 

@@ -32,7 +32,8 @@ def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2,
 
     ``format="torch"`` writes the zip file that ``torch.load`` reads with ``weights_only=True``, as does ``load``: state dicts of modules,
     optimizers and scalers, and other tensors, numbers, strings, bytes, lists, tuples, sets, dicts, OrderedDicts and Counters. Tensors that
-    share memory share it in torch; their attributes are left out. TypeError for another object, with its place in the structure. The default "ampc" is a safetensors
+    share memory share it in torch; their attributes are left out. TypeError for another object, with its place in the structure. The
+    default "ampc" is a safetensors
     file, which torch.load does not read; that is what ``torch.save`` writes under ``ampc run``, too.
 
     Writing to a path is atomic. A process that is killed leaves the old file, and perhaps a folder

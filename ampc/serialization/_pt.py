@@ -173,10 +173,13 @@ def _parameter_with_state(data: Any, requires_grad: Any = True, hooks: Any = Non
     return _described(_parameter(data, requires_grad), state)
 
 
+_CLASSES = ("torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter")  # of which a tensor with attributes may be
+
+
 def _of_type(call: Any, kind: Any, args: Any, state: Any) -> Tensor:
     """A tensor with attributes."""
     full = kind.full if isinstance(kind, Name) else brief(kind)
-    if not isinstance(call, Name) or call.full not in _TENSORS or full not in ("torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter"):
+    if not isinstance(call, Name) or call.full not in _TENSORS or full not in _CLASSES:
         raise _refused("the file", f"a tensor of class {full}")
     _plain((tuple,), args)
     return _described(_TENSORS[call.full](*args), state)

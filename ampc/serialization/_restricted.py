@@ -8,7 +8,8 @@ from typing import Any
 from ._safe import by_name
 
 _CONTAINERS = ("set", "frozenset", "complex", "bytearray")
-_BUILTIN = {"collections.OrderedDict", "_codecs.encode", "ampc.serialization._safetensors.with_state", *(f"{m}.{n}" for m in ("builtins", "__builtin__") for n in _CONTAINERS)}
+_BUILTIN = {"collections.OrderedDict", "_codecs.encode", "ampc.serialization._safetensors.with_state", "ampc._tensor.device.Size",
+            *(f"{m}.{n}" for m in ("builtins", "__builtin__") for n in _CONTAINERS)}
 
 
 class Restricted(pickle.Unpickler):
