@@ -586,3 +586,14 @@ def test_several_graphed_callables_and_functions():
     layer.register_forward_hook(lambda *args: None)
     with pytest.raises(RuntimeError, match="must not have hooks"):
         ampc.cuda.make_graphed_callables(layer, (x,))
+
+
+def test_a_graphed_callable_takes_and_gives_what_is_nested():
+    x, other = ampc.randn(4, 6), ampc.ones(4)
+    f = ampc.cuda.make_graphed_callables(lambda a, bs: {"sum": a["x"] + bs[0], "more": [bs[1] * 2]}, ({"x": x.clone().requires_grad_()}, [x.clone(), other.clone()]))
+    leaf = x.clone().requires_grad_()
+    found = f({"x": leaf}, [x * 3, other * 5])
+    found["sum"].sum().backward()
+    assert found["sum"].tolist() == (leaf + x * 3).tolist() and found["more"][0].tolist() == [10.0] * 4 and leaf.grad.tolist() == [[1.0] * 6] * 4
+    with pytest.raises(TypeError, match="takes the 3 arguments that it was captured with, nested as they were"):
+        f({"y": leaf}, [x, other])

@@ -186,9 +186,10 @@ class _Part(NamedTuple):
     forward: CUDAGraph
     backward: Optional[CUDAGraph]
     arguments: Tuple[Tensor, ...]
+    takes: Any  # how they are nested
     params: Tuple[Tensor, ...]
     outputs: Tuple[Tensor, ...]
-    alone: bool  # it returns a Tensor, no tuple
+    gives: Any  # how they are nested
     grad_outputs: List[Optional[Tensor]]
     grads: List[Optional[Tensor]]  # of the arguments and parameters
 
@@ -198,8 +199,10 @@ def make_graphed_callables(callables: Any, sample_args: Any, num_warmup_iters: i
     """Captures forward and backward of functions or Modules, which run as before, but by replays. Source: torch.cuda.make_graphed_callables.
 
     Args:
-        callables: a function or Module of Tensors, or a tuple of them in the order in which they run. They return a Tensor or a tuple.
-        sample_args: a tuple of Tensors on a GPU for each, with the shapes and ``requires_grad`` of all later arguments.
+        callables: a function or Module of Tensors, or a tuple of them in the order in which they run. They return a Tensor, or Tensors in tuples,
+            lists and dicts.
+        sample_args: a tuple of Tensors on a GPU for each, with the shapes and ``requires_grad`` of all later arguments, or of lists and dicts
+            of them.
         num_warmup_iters: how often each runs before the capture.
         allow_unused_input: whether an argument or parameter may have no gradient.
         pool: memory to share, as for ``cuda.graph``.
@@ -213,8 +216,9 @@ def make_graphed_callables(callables: Any, sample_args: Any, num_warmup_iters: i
     for part in parts:
         if isinstance(part, Module) and (part._forward_hooks or part._forward_pre_hooks or part._backward_hooks):
             raise RuntimeError("make_graphed_callables: a Module must not have hooks when it is captured; register them afterwards")
-    if any(not isinstance(a, Tensor) or not a.is_cuda for args in arguments for a in args):
-        raise RuntimeError("make_graphed_callables: sample_args must be tuples of Tensors on a GPU, one for each callable")
+    if any(not isinstance(a, Tensor) or not a.is_cuda for args in arguments for a in _flat(args)[0]):
+        raise RuntimeError("make_graphed_callables: sample_args must be tuples of Tensors on a GPU, or of lists and dicts of them, one for each "
+                           "callable")
     memory = graph_pool_handle() if pool is None else pool
     for part, args in zip(parts, arguments):
         for _ in range(num_warmup_iters):
@@ -231,11 +235,20 @@ def _params(part: Any) -> Tuple[Tensor, ...]:
     return tuple(p for p in part.parameters() if p.requires_grad) if isinstance(part, Module) else ()
 
 
-def _outputs(result: Any) -> Tuple[Tensor, ...]:
-    outputs = result if isinstance(result, tuple) else (result,)
+def _flat(nested: Any) -> Tuple[Tuple[Any, ...], Any]:
+    """The leaves of arguments or results, and how they are nested."""
+    from ..utils._pytree import tree_flatten  # here, so that `import ampc` does not load it
+
+    leaves, how = tree_flatten(nested)
+    return tuple(leaves), how
+
+
+def _outputs(result: Any) -> Tuple[Tuple[Tensor, ...], Any]:
+    """The Tensors of a result, and how they are nested in it."""
+    outputs, nested = _flat(result)
     if not all(isinstance(o, Tensor) for o in outputs):
-        raise TypeError("make_graphed_callables: a callable must return a Tensor or a tuple of Tensors")
-    return outputs
+        raise TypeError("make_graphed_callables: a callable must return a Tensor, or tuples, lists and dicts of Tensors")
+    return outputs, nested
 
 
 def _gradients(outputs: Tuple[Tensor, ...], sources: Tuple[Tensor, ...], seeds: List[Optional[Tensor]], allow_unused: bool) -> List[Optional[Tensor]]:
@@ -252,17 +265,18 @@ def _seeds(outputs: Tuple[Tensor, ...]) -> List[Optional[Tensor]]:
     return [make.zeros(o.shape, dtype=o.dtype, device=o.device) if o.requires_grad else None for o in outputs]
 
 
-def _warm_up(part: Any, args: Tuple[Tensor, ...], allow_unused: bool) -> None:
-    outputs = _outputs(part(*args))
-    _gradients(outputs, (*args, *_params(part)), _seeds(outputs), allow_unused)
+def _warm_up(part: Any, args: Tuple[Any, ...], allow_unused: bool) -> None:
+    outputs, _ = _outputs(part(*args))
+    _gradients(outputs, (*_flat(args)[0], *_params(part)), _seeds(outputs), allow_unused)
 
 
-def _capture_forward(part: Any, args: Tuple[Tensor, ...], pool: Any) -> _Part:
+def _capture_forward(part: Any, args: Tuple[Any, ...], pool: Any) -> _Part:
     forward = CUDAGraph()
     with graph(forward, pool=pool):
         result = part(*args)
-    outputs = _outputs(result)
-    return _Part(forward, None, args, _params(part), outputs, not isinstance(result, tuple), _seeds(outputs), [])
+    leaves, takes = _flat(args)
+    outputs, gives = _outputs(result)
+    return _Part(forward, None, leaves, takes, _params(part), outputs, gives, _seeds(outputs), [])
 
 
 def _capture_backward(part: _Part, allow_unused: bool, pool: Any) -> _Part:
@@ -284,7 +298,6 @@ def _keep_accumulated(part: _Part) -> None:
 
 def _as_function(part: _Part) -> Callable[..., Any]:
     """A function of the arguments that replays."""
-    n = len(part.arguments)
 
     class Graphed(Function):
         """A captured part of a model."""
@@ -313,15 +326,16 @@ def _as_function(part: _Part) -> Callable[..., Any]:
                 part.backward.replay()
             return tuple(g if g is None else g.detach() for g in part.grads)
 
-    def call(*args: Tensor) -> Any:
-        if len(args) != n:
-            raise TypeError(f"a graphed callable takes the {n} arguments that it was captured with, got {len(args)}")
-        for mine, given in zip(part.arguments, args):
+    def call(*args: Any) -> Any:
+        leaves, nested = _flat(args)
+        if nested != part.takes:
+            raise TypeError(f"a graphed callable takes the {len(part.arguments)} arguments that it was captured with, nested as they were, "
+                            f"got {len(leaves)}")
+        for mine, given in zip(part.arguments, leaves):
             if not isinstance(given, Tensor) or given.shape != mine.shape or given.dtype is not mine.dtype:
                 what = f"{list(given.shape)} {given.dtype}" if isinstance(given, Tensor) else type(given).__name__
                 raise RuntimeError(f"a graphed callable was captured with an argument of {list(mine.shape)} {mine.dtype}, got {what}")
-        results = Graphed.apply(*args, *part.params)
-        return results[0] if part.alone else results
+        return part.gives.unflatten(Graphed.apply(*leaves, *part.params))
 
     return call
 

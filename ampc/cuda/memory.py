@@ -12,8 +12,9 @@ from .._names.missing import absent_from
 from .streams import index_of
 
 __all__ = [
-    "MemPool", "empty_cache", "get_per_process_memory_fraction", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
-    "memory_stats", "memory_summary", "reset_max_memory_allocated", "reset_peak_memory_stats", "set_per_process_memory_fraction", "use_mem_pool",
+    "MemPool", "empty_cache", "get_per_process_memory_fraction", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
+    "memory_reserved", "memory_stats", "memory_summary", "reset_max_memory_allocated", "reset_peak_memory_stats",
+    "set_per_process_memory_fraction", "use_mem_pool",
 ]
 
 
