@@ -127,6 +127,14 @@ def test_what_is_made_for_out_is_made_on_its_device(name):
             make(*NEW[name], out=out, device=other)
 
 
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", "meta", ampc.device("cpu")], ids=str)
+def test_cuda_moves_to_a_gpu_alone(device):
+    for x in (ampc.ones(2), ampc.nn.Linear(2, 2)):
+        with pytest.raises(RuntimeError, match="cuda: expected a GPU, got '(cpu|meta)"):
+            x.cuda(device)
+    assert ampc.ones(2, device="cpu").cuda(0).device == ampc.nn.Linear(2, 2, device="cpu").cuda("cuda:0").weight.device == ampc.device("cuda:0")
+
+
 def test_types_by_name():
     x = ampc.cuda.HalfTensor([1, 2])
     assert x.type() == "torch.cuda.HalfTensor" and x.is_cuda and x.dtype is ampc.float16 and x.tolist() == [1, 2]
