@@ -107,6 +107,34 @@ def test_moving():
     assert z[1].tolist() == [-1] * 4 and z[0, ampc.tensor([1], device="cpu")].cpu().equal(x[0, [1]])
 
 
+NEW = {"rand": (3,), "randn": (3,), "zeros": (3,), "ones": (3,), "empty": (3,), "full": ((3,), 2.0), "arange": (3,), "linspace": (0, 1, 3), "logspace": (0, 1, 3),
+       "eye": (3,), "normal": (0.0, 1.0, (3,)), "randint": (9, (3,)), "randperm": (3,)}
+
+
+@pytest.mark.parametrize("name", list(NEW))
+def test_what_is_made_for_out_is_made_on_its_device(name):
+    """As in torch: without a device it is out's, whatever the default; another is refused."""
+    make, kind = getattr(ampc, name), ampc.int64 if name in ("randint", "randperm") else ampc.float32
+    for where, other in (("cuda", "cpu"), ("cpu", "cuda")):
+        ampc.manual_seed(1)
+        with ampc.device(other):
+            expected = make(*NEW[name], dtype=kind, device=where)
+            out = ampc.empty(expected.shape, dtype=kind, device=where)
+            ampc.manual_seed(1)
+            assert make(*NEW[name], out=out) is out and out.device.type == where
+        assert name == "empty" or out.tolist() == expected.tolist()
+        with pytest.raises(RuntimeError, match="bring them together"):
+            make(*NEW[name], out=out, device=other)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", "meta", ampc.device("cpu")], ids=str)
+def test_cuda_moves_to_a_gpu_alone(device):
+    for x in (ampc.ones(2), ampc.nn.Linear(2, 2)):
+        with pytest.raises(RuntimeError, match="cuda: expected a GPU, got '(cpu|meta)"):
+            x.cuda(device)
+    assert ampc.ones(2, device="cpu").cuda(0).device == ampc.nn.Linear(2, 2, device="cpu").cuda("cuda:0").weight.device == ampc.device("cuda:0")
+
+
 def test_types_by_name():
     x = ampc.cuda.HalfTensor([1, 2])
     assert x.type() == "torch.cuda.HalfTensor" and x.is_cuda and x.dtype is ampc.float16 and x.tolist() == [1, 2]

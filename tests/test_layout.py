@@ -30,8 +30,8 @@ PYTHON_ORDER = re.findall(r"[\w.]+", """
     _tensor.creation _library_functions _tensor.buffers _tensor.shared_memory _tensor.storage storage _tensor.typed random multiprocessing backends cuda accelerator _tensor.interop formats
     _tensor.finfo testing _tensor.foreach overrides autograd futures distributed linalg _composed _tensor.array_api _tensor.methods _tensor.other_kinds
     policy amp cuda.amp cpu
-    nn compiler _dynamo special fft signal jit optim distributed.tensor distributed.fsdp distributed.optim cuda.graphed serialization distributed.checkpoint hub
-    _utils utils func distributions data keras
+    nn compiler _dynamo special fft signal jit optim distributed.tensor distributed.fsdp distributed.optim serialization distributed.checkpoint hub
+    _utils utils cuda.graphed func distributions data keras
     doctor training bench check return_types profiler ops _operators.schemas _operators.opcheck library
     ampc
     _process.installation run selftest cli __main__

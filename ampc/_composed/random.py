@@ -45,7 +45,8 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     """Normal numbers with ``mean`` and ``std``, numbers (with a ``size``) or tensors that broadcast."""
     if isinstance(out, Tensor) and not out.is_floating_point():
         raise NotImplementedError(f"normal: `out` must be floating point, got {out.dtype}")
-    return make.finish(_normal(mean, std, size, generator, dtype, layout, device), requires_grad, out, pin_memory)
+    where = out.device if device is None and out is not None else device
+    return make.finish(_normal(mean, std, size, generator, dtype, layout, where), requires_grad, out, pin_memory)
 
 
 def _normal(mean: Any, std: Any, size: Any, generator: Any, dtype: Any, layout: Any, device: Any) -> Tensor:

@@ -49,6 +49,11 @@ def finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None, pin_mem
     return t
 
 
+def _place(device: Any, layout: Any, out: Optional[Tensor]) -> int:
+    """The number of the device that is asked for, or else ``out``'s."""
+    return number_of(out.device if device is None and isinstance(out, Tensor) else device, layout)
+
+
 def _on_device(t: Tensor, device: Any) -> Tensor:
     """``t``, made on the CPU, on the device asked for."""
     where = number_of(device)
@@ -119,12 +124,12 @@ def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, layout: A
             dtype = _C.bool
         else:
             dtype = _I64 if _whole(fill_value) else _C.get_default_dtype()
-    return finish(_full(size, fill_value, dtype, number_of(device, layout)), requires_grad, out, pin_memory)
+    return finish(_full(size, fill_value, dtype, _place(device, layout, out)), requires_grad, out, pin_memory)
 
 
 def _filled(value: Any, size: tuple, dtype: Any, layout: Any, device: Any, requires_grad: bool, out: Optional[Tensor], pin_memory: bool) -> Tensor:
     dtype = (dtype or _C.get_default_dtype()) if out is None else _kind(dtype, out)
-    return finish(_full(_size(size), value, dtype, number_of(device, layout)), requires_grad, out, pin_memory)
+    return finish(_full(_size(size), value, dtype, _place(device, layout, out)), requires_grad, out, pin_memory)
 
 
 def zeros(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -231,11 +236,11 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dt
     if end is None:
         start, end = 0, start
     if out is not None:
-        row = _arange_op(start, end, step, _kind(dtype, out), number_of(device, layout))
+        row = _arange_op(start, end, step, _kind(dtype, out), _place(device, layout, out))
         return finish(_in_shape_of(out, row), requires_grad, out, pin_memory)
     if dtype is None:
         dtype = _I64 if _whole(start) and _whole(end) and _whole(step) else _C.get_default_dtype()
-    return finish(_arange_op(start, end, step, dtype, number_of(device, layout)), requires_grad, None, pin_memory)
+    return finish(_arange_op(start, end, step, dtype, _place(device, layout, out)), requires_grad, None, pin_memory)
 
 
 def range(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
@@ -246,7 +251,7 @@ def range(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dty
     warn("range is deprecated, as torch's; use arange, whose end is left out")
     if not step or (end - start) / step < 0:
         raise RuntimeError(f"range: a step of {step} does not lead from {start} to {end}")
-    t = _arange_op(0, math.floor((end - start) / step) + 1, 1, _C.float64, number_of(device, layout)) * step + start
+    t = _arange_op(0, math.floor((end - start) / step) + 1, 1, _C.float64, _place(device, layout, out)) * step + start
     return finish(_in_shape_of(out, _cast(t, _kind(dtype, out))), requires_grad, out, pin_memory)
 
 
@@ -274,7 +279,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None,
     """``steps`` numbers from start to end, both included (the end unless ``endpoint`` is False), evenly spaced; between whole ends for integer
     dtypes."""
     kind, steps = _kind(dtype, out), index(steps)
-    values = _spaced(*_bounds("linspace", (start, end), steps, kind), steps, steps - endpoint, number_of(device, layout))
+    values = _spaced(*_bounds("linspace", (start, end), steps, kind), steps, steps - endpoint, _place(device, layout, out))
     return finish(_in_shape_of(out, _cast(values, kind)), requires_grad, out, pin_memory)
 
 
@@ -282,14 +287,14 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Opt
              requires_grad: bool = False, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """base ** linspace(start, end, steps), between whole ends for integer dtypes."""
     kind, steps = _kind(dtype, out), index(steps)
-    exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, steps - 1, number_of(device, layout))
+    exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, steps - 1, _place(device, layout, out))
     return finish(_in_shape_of(out, _cast(_ops.pow(base, exponents), kind)), requires_grad, out, pin_memory)
 
 
 def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False, out: Optional[Tensor] = None, k: Any = 0) -> Tensor:
     """The n x m matrix with ones on its k-th diagonal: above the main one where k is above 0."""
-    where = number_of(device, layout)
+    where = _place(device, layout, out)
     first = 0 if k == 0 else max(-n, min(k, n if m is None else m))  # beyond these no diagonal is left
     rows, cols = _arange_op(first, n + first, 1, _I64, where), _arange_op(0, n if m is None else m, 1, _I64, where)
     return finish(_cast(rows.unsqueeze(1) == cols, _kind(dtype, out)), requires_grad, out, pin_memory)
@@ -315,14 +320,14 @@ def need_probabilities(what: str, name: str, p: Any) -> None:
 def rand(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
          generator: Any = None, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """Uniform on [0, 1)."""
-    return _random(_uniform, sizes if size is None else _one_of(sizes, size), 0.0, 1.0, dtype, number_of(device, layout), requires_grad, generator,
+    return _random(_uniform, sizes if size is None else _one_of(sizes, size), 0.0, 1.0, dtype, _place(device, layout, out), requires_grad, generator,
                    out, pin_memory)
 
 
 def randn(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
           generator: Any = None, pin_memory: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """Normal with mean 0 and deviation 1."""
-    return _random(_normal, sizes if size is None else _one_of(sizes, size), 0.0, 1.0, dtype, number_of(device, layout), requires_grad, generator,
+    return _random(_normal, sizes if size is None else _one_of(sizes, size), 0.0, 1.0, dtype, _place(device, layout, out), requires_grad, generator,
                    out, pin_memory)
 
 
@@ -343,7 +348,7 @@ def randint(low: Optional[int] = None, high: Any = None, size: Any = None, *, dt
     if size is None or isinstance(size, (builtins.int, Tensor)):
         raise TypeError("randint: argument `size` is missing")
     low, high = _span("randint", low, high)
-    return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else None), number_of(device, layout),
+    return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else None), _place(device, layout, out),
                    requires_grad, generator, out, pin_memory)
 
 
@@ -363,7 +368,7 @@ def randperm(n: int, *, dtype: Optional[dtype] = None, layout: Any = None, devic
     kind = _I64 if dtype is None and out is None else _kind(dtype, out)
     if n > whole_numbers(kind):
         raise RuntimeError(f"randperm: {kind} does not hold all whole numbers below {n}; use int64")
-    order = _ops._randperm(n, number_of(device, layout))
+    order = _ops._randperm(n, _place(device, layout, out))
     return finish(order if kind == _I64 else _cast(order, kind), requires_grad, out, pin_memory)
 
 

@@ -152,6 +152,14 @@ def number_of(where: Union[str, int, device, None], kind: Any = None) -> int:
     return 0 if d.type == "cpu" else META_NUMBER if d.type == "meta" else 1 + (d.index or 0)
 
 
+def gpu_asked_for(where: Union[str, int, device, None]) -> device:
+    """The GPU that ``.cuda(where)`` means, the current one when None. RuntimeError for a device of another kind."""
+    d = device("cuda") if where is None else where if isinstance(where, device) else device(where)
+    if d.type != "cuda":
+        raise RuntimeError(f"cuda: expected a GPU, got '{d}'; .to('{d}') moves there")
+    return d
+
+
 def check_device(where: Union[str, int, device, None]) -> device:
     """The device asked for, or a RuntimeError when it cannot be used here."""
     if where is None:

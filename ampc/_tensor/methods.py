@@ -15,7 +15,7 @@ from ..autograd.engine import backward as _backward
 from ..autograd.hooks import RemovableHandle
 from . import creation as make
 from . import functions as _functions
-from .device import META_NUMBER, Size, device_of, number_of, strided
+from .device import META_NUMBER, Size, device_of, gpu_asked_for, number_of, strided
 from .finfo import finfo
 from .layout import in_format, with_attributes
 from .printing import tensor_format, tensor_html, tensor_repr
@@ -141,8 +141,8 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
 
 @method
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
-    """The tensor on a GPU (the current one when None). RuntimeError when there is none that can be used."""
-    return self.to("cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
+    """The tensor on a GPU (the current one when None). RuntimeError when there is none that can be used, and for another device."""
+    return self.to(gpu_asked_for(device), non_blocking=non_blocking, memory_format=memory_format)
 
 
 @method

@@ -11,7 +11,7 @@ from ..._C import Tensor
 from ..._messages.model_names import register_module_class
 from ..._messages.once import say_that_nothing_is_compiled
 from ..._tensor import creation as make
-from ..._tensor.device import check_device, parse_to
+from ..._tensor.device import check_device, gpu_asked_for, parse_to
 from ..._tensor.gradients import zero_grad
 from ..._tensor.layout import check_format
 from ...amp._regions import call_module
@@ -365,8 +365,9 @@ class Module(HasHooks):
         return self._apply(lambda t: t.cpu())
 
     def cuda(self, device: Any = None) -> Module:
-        """Moves parameters and buffers to a GPU. RuntimeError when there is none that can be used."""
-        return self._apply(lambda t: t.cuda(device))
+        """Moves parameters and buffers to a GPU. RuntimeError when there is none that can be used, and for another device."""
+        there = gpu_asked_for(device)
+        return self._apply(lambda t: t.to(there))
 
     def train(self, mode: bool = True) -> Module:
         """Sets training mode here and below."""
