@@ -11,7 +11,7 @@ __all__ = ["fill_uninitialized_memory"]
 class _Module(types.ModuleType):
     @property
     def fill_uninitialized_memory(self) -> bool:
-        """True: `empty`, `empty_like`, `resize_` and their like then give nan, or the largest integer, so that a value that nobody sets is noticed."""
+        """True: `empty`, `resize_` and their like then give nan, or the largest integer, so that a value that nobody sets is noticed."""
         return asked["fill"]
 
     @fill_uninitialized_memory.setter
