@@ -70,13 +70,15 @@ def test_pythons_types_as_dtypes(torch):
 
 
 @pytest.fixture
-def deterministic():
+def deterministic(monkeypatch):
+    from ampc._process import settings
     from ampc.utils import deterministic
 
+    monkeypatch.setitem(settings.asked, "deterministic", False)
+    monkeypatch.setitem(settings._deterministic, "mode", True)
+    monkeypatch.setattr(deterministic, "fill_uninitialized_memory", True)
     ampc.use_deterministic_algorithms(True)
-    yield deterministic
-    ampc.use_deterministic_algorithms(False)
-    deterministic.fill_uninitialized_memory = True
+    return deterministic
 
 
 def test_what_nobody_sets_is_noticed_in_deterministic_mode(deterministic):

@@ -6,8 +6,7 @@ from typing import Any, Union
 
 from .. import _C
 from .._messages.callers import warn
-from .._tensor.creation import asked
-from .._tensor.device import device, set_default_device
+from .._tensor.device import asked, device, set_default_device
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_float32_matmul_precision", "get_num_interop_threads",

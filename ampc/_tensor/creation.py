@@ -15,7 +15,7 @@ from .._C import Tensor, dtype
 from .._events import announce
 from .._messages import checks as _checks
 from .._messages.callers import warn
-from .device import check_device, number_of, preserve_format
+from .device import asked, check_device, number_of, preserve_format
 from .out import written
 
 __all__ = [
@@ -144,16 +144,9 @@ def ones(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: A
     return _filled(1, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out, pin_memory)
 
 
-asked = {"deterministic": False}  # whether `use_deterministic_algorithms` was told True
-
-
 def unset(kind: dtype) -> Any:
     """What memory holds that nobody has set: 0; where deterministic algorithms were asked for, a value that is noticed."""
-    if not asked["deterministic"]:
-        return 0
-    from ..utils import deterministic
-
-    if not deterministic.fill_uninitialized_memory:
+    if not (asked["deterministic"] and asked["fill"]):
         return 0
     if kind.is_floating_point or kind == _C.bool:
         return math.nan if kind.is_floating_point else True

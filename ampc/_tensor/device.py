@@ -209,6 +209,10 @@ class layout:
 strided = layout("strided")
 
 
+# whether `use_deterministic_algorithms` was told True, and whether memory that nobody sets is filled then
+asked = {"deterministic": False, "fill": True}
+
+
 class memory_format:
     """How the values of [N, C, ...] lie in memory.
 

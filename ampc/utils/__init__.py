@@ -7,8 +7,8 @@ from typing import Any
 
 from .._names.missing import absent_from
 
-__all__ = ["_foreach_utils", "_python_dispatch", "_pytree", "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "deterministic", "dlpack",
-           "flop_counter", "hooks", "mobile_optimizer", "model_zoo", "tensorboard"]
+__all__ = ["_foreach_utils", "_python_dispatch", "_pytree", "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "deterministic",
+           "dlpack", "flop_counter", "hooks", "mobile_optimizer", "model_zoo", "tensorboard"]
 
 
 def __getattr__(name: str) -> Any:

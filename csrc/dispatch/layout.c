@@ -9,7 +9,8 @@ static int64_t step_of(const ac_tensor *t, const ac_tensor *out, int d) {
     return own < 0 || (t->shape[own] == 1 && out->shape[d] != 1) ? 0 : t->strides[own];
 }
 
-/* Whether dimension `inner` should lie outside `outer`: 1 yes, -1 no, as the first operand that differs has it; else 0. */
+/* Whether dimension `inner` should lie outside `outer`: 1 yes, -1 no, as the first operand that differs has it; else 0.
+ */
 static int changes_places(const ac_op_call *c, const ac_tensor *out, int inner, int outer) {
     for (int k = 0; k < c->n_in; k++) {
         const ac_tensor *t = c->operands[k];
