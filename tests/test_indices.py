@@ -427,3 +427,18 @@ def test_a_number_beyond_the_dtype_is_searched_for_as_an_infinity(dtype):
         numbers = (1e300, -1e300, 7e4, 0.5, 3, float("inf"), float("-inf"), float("nan"))
         return [(lib.searchsorted(rows, n, right=r).item(), lib.bucketize(n, rows, right=r).item()) for n in numbers for r in (False, True)]
     assert run(torch) == run(ampc)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_without_anything_give_the_table_a_gradient_of_zeros(torch, mode):
+    for lib in (ampc, torch):
+        table = lib.ones(3, 2, requires_grad=True)
+        y = lib.nn.functional.embedding_bag(lib.tensor([], dtype=lib.int64), table, lib.tensor([0, 0]), mode=mode)
+        y.sum().backward()
+        assert y.tolist() == [[0, 0], [0, 0]] and table.grad.tolist() == [[0, 0]] * 3
+
+
+def test_weights_of_bags_have_the_tables_dtype(torch):
+    for lib in (ampc, torch):
+        with pytest.raises(RuntimeError):
+            lib.nn.functional.embedding_bag(lib.tensor([[0, 1]]), lib.ones(3, 2), mode="sum", per_sample_weights=lib.ones(1, 2, dtype=lib.float64))
