@@ -437,3 +437,18 @@ def test_a_mask_of_bytes_is_written_at(accumulate):
         x, mask = lib.ones(3, 2), lib.tensor([1, 0, 1], dtype=lib.uint8)
         seen.append(x.index_put_((mask,), x[mask] * 3, accumulate=accumulate).tolist())
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_without_anything_give_the_table_a_gradient_of_zeros(torch, mode):
+    for lib in (ampc, torch):
+        table = lib.ones(3, 2, requires_grad=True)
+        y = lib.nn.functional.embedding_bag(lib.tensor([], dtype=lib.int64), table, lib.tensor([0, 0]), mode=mode)
+        y.sum().backward()
+        assert y.tolist() == [[0, 0], [0, 0]] and table.grad.tolist() == [[0, 0]] * 3
+
+
+def test_weights_of_bags_have_the_tables_dtype(torch):
+    for lib in (ampc, torch):
+        with pytest.raises(RuntimeError):
+            lib.nn.functional.embedding_bag(lib.tensor([[0, 1]]), lib.ones(3, 2), mode="sum", per_sample_weights=lib.ones(1, 2, dtype=lib.float64))

@@ -1,7 +1,10 @@
 """Every layer and loss beside torch's of the same name: parameters, results, gradients, text."""
 
 import copy
+import gc
 import inspect
+import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -393,3 +396,29 @@ def test_what_modules_keep_of_their_options(torch):
 def test_results_with_names_show_a_line_each(torch):
     for call in (lambda x: x.max(0), lambda x: x.sort(0)):
         assert repr(call(ampc.tensor([2.0, 1.0]))).replace("ampc.", "torch.") == repr(call(torch.tensor([2.0, 1.0]))) == str(call(torch.tensor([2.0, 1.0])))
+
+
+def test_loading_leaves_no_cycle_that_holds_a_checkpoint():
+    model = ampc.nn.Sequential(ampc.nn.Linear(2, 2), ampc.nn.BatchNorm1d(2))
+    state = model.state_dict()
+    state["0.weight"] = ampc.ones(2, 2)
+    freed = weakref.ref(state["0.weight"])
+    gc.collect()
+    gc.disable()
+    try:
+        model.load_state_dict(state)
+        del state
+        assert freed() is None and model[0].weight.tolist() == [[1, 1], [1, 1]]
+    finally:
+        gc.enable()
+
+
+def test_values_that_are_loaded_into_nothing_are_warned_about(torch):
+    for lib in (ampc, torch):
+        with pytest.warns(UserWarning, match="meta"):
+            lib.nn.Linear(2, 2, device="meta").load_state_dict({"weight": lib.ones(2, 2), "bias": lib.ones(2)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ampc.nn.Linear(2, 2, device="meta")
+        model.load_state_dict({"weight": ampc.ones(2, 2), "bias": ampc.ones(2)}, assign=True)
+    assert model.bias.tolist() == [1, 1]

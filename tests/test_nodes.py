@@ -170,3 +170,163 @@ def test_each_function_has_a_class_of_nodes():
     nodes = [f.apply(x, None).grad_fn for f in (Keeps, one, one, another)]
     assert [type(n).__name__ for n in nodes] == ["KeepsBackward", "SameBackward", "SameBackward", "SameBackward"]
     assert type(nodes[1]) is type(nodes[2]) is not type(nodes[3])
+
+
+# -- what nodes save --------------------------------------------------------------------------------------------------
+
+SAVED_ONCE = {"mul": "x * c", "mul, turned": "c * x", "by a number": "x * 3", "div": "x / c", "div by a number": "x / 3", "mm": "x @ c", "bmm": "x[None] @ c[None]",
+              "linear": "lib.nn.functional.linear(x, c)", "in place": "x.clone().mul_(c)",
+              "both": "x * x.exp()"}
+
+
+@pytest.mark.parametrize("made", SAVED_ONCE)
+def test_what_backward_never_needs_is_not_saved(torch, made):
+    """An operand that only the gradient of a constant would need, and numbers."""
+    def count(lib):
+        seen = []
+        x, c = lib.ones(2, 2, requires_grad=True), lib.full((2, 2), 2.0)
+        with lib.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t.tolist()) or t, lambda t: t):
+            y = eval(SAVED_ONCE[made], {"lib": lib, "x": x, "c": c})
+        y.sum().backward()
+        return seen, x.grad.tolist()
+
+    ours, theirs = count(ampc), count(torch)
+    assert sorted(map(str, ours[0])) == sorted(map(str, theirs[0])) and ours[1] == theirs[1]
+
+
+def test_a_convolution_by_a_constant_keeps_the_constant():
+    seen, x = [], ampc.ones(1, 2, 3, requires_grad=True)
+    with ampc.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t.shape) or t, lambda t: t):
+        ampc.nn.functional.conv1d(x, ampc.ones(2, 2, 1)).sum().backward()
+    assert seen == [(2, 2, 1)] and x.grad.tolist() == [[[2, 2, 2], [2, 2, 2]]]
+
+
+def test_a_constant_factor_frees_the_other_operand():
+    x = ampc.ones(3, requires_grad=True).clone()
+    y, freed = x * 2, weakref.ref(x)
+    before = y.grad_fn
+    with pytest.raises(AttributeError, match="kept no tensor named 'self'"):
+        before._saved_self
+    del x
+    assert freed() is None
+    y.sum().backward()
+
+
+def test_hooks_on_saved_tensors_see_leaves_of_functions(torch):
+    def run(lib):
+        class Product(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, w):
+                ctx.save_for_backward(x, w)
+                return x * w
+
+            @staticmethod
+            def backward(ctx, g):
+                x, w = ctx.saved_tensors
+                return g * w, g * x
+
+        seen, x, w = [], lib.tensor([3.0], requires_grad=True), lib.tensor([5.0], requires_grad=True)
+        with lib.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t.item()) or t * 2, lambda t: t):
+            y = Product.apply(x, w)
+        first, = lib.autograd.grad(y, x, create_graph=True)
+        return seen, first.item(), lib.autograd.grad(first, w)[0].item()
+
+    assert run(ampc) == run(torch)
+
+
+def test_a_hook_that_writes_into_its_tensor_is_an_error(torch):
+    for lib in (ampc, torch):
+        x = lib.ones(2, requires_grad=True)
+        with pytest.raises(RuntimeError, match="in place"), lib.autograd.graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t):
+            x.exp()
+
+
+def test_inference_tensors_are_not_saved(torch):
+    for lib in (ampc, torch):
+        class Kept(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, w):
+                ctx.save_for_backward(w)
+                return x.clone()
+
+        x = lib.ones(2, requires_grad=True)
+        with lib.inference_mode():
+            c = lib.ones(2)
+        assert (x + c).requires_grad and (x.detach() * c).tolist() == [1, 1]
+        for f, args in ((lib.mul, (x, c)), (lib.Tensor.mul_, (x.clone(), c)), (Kept.apply, (x, c))):
+            with pytest.raises(RuntimeError, match="(?i)inference"):
+                f(*args)
+
+
+def test_a_gradient_edge_stands_for_a_tensor(torch):
+    def run(lib):
+        graph, x = lib.autograd.graph, lib.tensor([0.5, 2.0], requires_grad=True)
+        parts = (x * 3).unbind()
+        inner, found = parts[1].sin(), []
+        edge, leaf, part = (graph.get_gradient_edge(t) for t in (inner, x, parts[1]))
+        loss = inner.exp()
+        found += lib.autograd.grad(loss, (edge, leaf, part), retain_graph=True)
+        found += lib.autograd.grad(edge, x, retain_graph=True)
+        lib.autograd.backward(loss, inputs=(leaf,))
+        with pytest.raises(RuntimeError):
+            graph.get_gradient_edge(lib.ones(1))
+        with pytest.raises(RuntimeError):
+            lib.autograd.grad(graph.get_gradient_edge(x * 1), x)  # of several elements
+        return [t.tolist() for t in (*found, x.grad)], edge.output_nr, part.output_nr, type(edge.node).__name__, type(leaf.node).__name__
+
+    ours, theirs = run(ampc), run(torch)
+    assert ours[1:] == theirs[1:] and all(a == pytest.approx(b, rel=1e-6) for a, b in zip(ours[0], theirs[0]))
+    node = (ampc.ones(1, requires_grad=True) * 1).grad_fn
+    with pytest.raises(RuntimeError, match="has 1 results"):
+        ampc.autograd.grad(ampc.autograd.graph.GradientEdge(node, 1), ampc.ones(1, requires_grad=True))
+
+
+def test_saved_tensors_may_be_modified_in_a_region_for_it(torch):
+    def run(lib):
+        x = lib.tensor([2.0, 3.0], requires_grad=True)
+        with lib.autograd.graph.allow_mutation_on_saved_tensors():
+            a = x.clone()
+            y = (a**2).sum()
+            a.zero_()
+            y.backward()
+            with pytest.raises(RuntimeError), lib.autograd.graph.allow_mutation_on_saved_tensors():
+                pass
+        return x.grad.tolist()
+
+    assert run(ampc) == run(torch) == [4, 6]
+
+
+def test_writes_that_autograd_does_not_see_are_told(torch):
+    for lib in (ampc, torch):
+        x = lib.ones(2, requires_grad=True).clone()
+        y = x.sin()
+        lib.autograd.graph.increment_version([x])
+        assert x._version == 1
+        with pytest.raises(RuntimeError):
+            y.sum().backward()
+
+
+def test_grad_without_inputs_and_zeros_that_can_be_differentiated(torch):
+    for lib in (ampc, torch):
+        x, other = (lib.ones(1, requires_grad=True) for _ in range(2))
+        with pytest.raises(RuntimeError):
+            lib.autograd.grad(x * 2, [])
+        for graph in (False, True):
+            assert lib.autograd.grad((x * 2).sum(), other, create_graph=graph, materialize_grads=True)[0].requires_grad is graph
+
+
+def test_callbacks_at_the_end_of_a_pass(torch):
+    """Libraries queue them by ``Variable._execution_engine``."""
+    def run(lib):
+        order, x = [], lib.ones(2, requires_grad=True)
+        y = x * 2
+        y.register_hook(lambda g: lib.autograd.Variable._execution_engine.queue_callback(lambda: order.append(("end", x.grad is None))))
+        x.register_hook(lambda g: order.append("leaf"))
+        y.sum().backward()
+        with pytest.raises(RuntimeError):
+            lib.autograd.Variable._execution_engine.queue_callback(list)
+        with lib.autograd.set_multithreading_enabled(False):
+            inside = lib.autograd.is_multithreading_enabled()
+        return order, inside, lib.autograd.is_multithreading_enabled()
+
+    assert run(ampc) == run(torch)

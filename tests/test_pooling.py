@@ -47,3 +47,24 @@ def test_sizes_of_a_module_that_undoes_a_pooling(torch):
             ours, theirs = (getattr(lib.nn, f"MaxUnpool{n}d")(**options) for lib in (ampc, torch))
             assert repr(ours) == repr(theirs)
             assert (ours.kernel_size, ours.stride, ours.padding) == (theirs.kernel_size, theirs.stride, theirs.padding)
+
+
+def test_an_unpooled_size_must_be_one_that_pools_to_the_input(torch):
+    values, places = F.max_pool2d(ampc.randn(1, 1, 6, 6), 2, return_indices=True)
+    for size in range(3, 10):
+        outcomes = []
+        for lib in (ampc, torch):
+            x, at = lib.tensor(values.tolist()), lib.tensor(places.tolist())
+            try:
+                outcomes.append(tuple(lib.nn.functional.max_unpool2d(x, at, 2, output_size=(size, 6)).shape))
+            except (ValueError, RuntimeError) as error:
+                outcomes.append(type(error))
+        assert outcomes[0] == outcomes[1], size
+
+
+def test_nothing_to_unpool_still_has_a_history():
+    x = ampc.empty(0, 2, 2, 2, requires_grad=True)
+    y = F.max_unpool2d(x, ampc.empty(0, 2, 2, 2, dtype=ampc.int64), 2)
+    assert y.shape == (0, 2, 4, 4)
+    y.sum().backward()
+    assert x.grad.shape == x.shape

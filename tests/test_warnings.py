@@ -79,6 +79,7 @@ except ValueError:
     ("_tensor/other_kinds.py", "resize is deprecated", "x.resize(3, 2) #!"),
     ("_tensor/other_kinds.py", "resize_as is deprecated", "x.resize_as(ampc.ones(3, 2)) #!"),
     ("nn/modules/container.py", "Container is deprecated", "nn.Container() #!"),
+    ("nn/modules/module.py", "is on the device meta", "state = nn.Linear(1, 1, bias=False).state_dict()\nnn.Linear(1, 1, bias=False, device='meta').load_state_dict(state) #!"),
     ("nn/utils/clip_grad.py", "clip_grad_norm is deprecated", "nn.utils.clip_grad_norm(net.parameters(), 1.0) #!"),
     ("nn/functional.py", "`eps` has no effect", "F.gumbel_softmax(x, eps=1e-3) #!"),
     ("nn/_linear_cross_entropy.py", "the logits are whole",

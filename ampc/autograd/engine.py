@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Callable, List, Optional, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Union
 
 from .. import _C
-from .._C import Tensor
+from .._C import Node, Tensor
 from .._messages.callers import warn
 from .._ops import stack
 from .._tensor.creation import zeros_like
 
-__all__ = ["backward", "grad"]
+__all__ = ["GradientEdge", "backward", "grad"]
 
-Tensors = Union[Tensor, Sequence[Tensor]]
+
+
+class GradientEdge(NamedTuple):
+    """Where the gradient of a tensor arrives in the graph: the result ``output_nr`` of ``node``. ``backward`` and ``grad`` take it in a tensor's
+    place. It keeps the graph alive, not the tensor's values; get_gradient_edge makes it."""
+
+    node: Node
+    output_nr: int
+    ownership_token: Optional[Node] = None
+
+
+Tensors = Union[Tensor, GradientEdge, Sequence[Union[Tensor, GradientEdge]]]
 
 
 def _tuple(x: Any, like: Any = None) -> tuple:
     if x is None:
         return (None,) * len(like)
     return (x,) if isinstance(x, Tensor) else tuple(x)
+
+
+def _ends(x: Any) -> tuple:
+    """Roots or inputs of a pass, with a tensor without values of its own in the place of each GradientEdge."""
+    ends = (x,) if isinstance(x, (Tensor, GradientEdge)) else tuple(x)
+    return tuple(_C._result_of(e.node, e.output_nr) if isinstance(e, GradientEdge) else e for e in ends)
 
 
 def _gradients(given: Any, roots: tuple, name: str) -> tuple:
@@ -77,20 +94,21 @@ def _run(*args: Any) -> Any:
 
 def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
              grad_variables: Any = None, inputs: Optional[Tensors] = None) -> None:
-    """Accumulates gradients of ``tensors`` into the ``.grad`` of the leaves they depend on, see Tensor.backward.
+    """Accumulates gradients of ``tensors`` into the ``.grad`` of the leaves they depend on, see Tensor.backward. A GradientEdge may stand
+    for a tensor.
 
     With ``inputs``, only these get a gradient; those that are no leaves keep it, as after ``retain_grad``."""
     if grad_variables is not None:
         warn("backward: `grad_variables` is an old name; write grad_tensors", FutureWarning)
         if grad_tensors is not None:
             raise RuntimeError("backward: `grad_tensors` and `grad_variables`, its old name, were both given")
-    roots = _tuple(tensors)
+    roots = _ends(tensors)
     grads = _gradients(grad_variables if grad_tensors is None else grad_tensors, roots, "backward")
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         _run(roots, grads, keep, create_graph, None, None)
         return
-    leaves = _tuple(inputs)
+    leaves = _ends(inputs)
     if not leaves:
         raise RuntimeError("backward: `inputs` is empty")
     for x in leaves:
@@ -101,17 +119,19 @@ def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: Optional[
 def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
          only_inputs: bool = True, allow_unused: Optional[bool] = None, is_grads_batched: bool = False,
          materialize_grads: bool = False) -> tuple:
-    """Gradients of ``outputs`` with respect to ``inputs``, as a tuple; nothing is accumulated.
+    """Gradients of ``outputs`` with respect to ``inputs``, as a tuple; nothing is accumulated. A GradientEdge may stand for a tensor.
 
     ``grad_outputs`` weighs the outputs; with ``is_grads_batched`` its first dimension numbers several weights, whose gradients are
     stacked: a pass for each. An input that was not used is an error unless ``allow_unused`` (then None) or ``materialize_grads``
-    (then zeros). RuntimeError otherwise as backward.
+    (then zeros), and so is to ask for none. RuntimeError otherwise as backward.
     """
     if not only_inputs:
         warn("grad: `only_inputs` has no effect: gradients of the inputs alone are made", FutureWarning)
     if materialize_grads and allow_unused is False:
         raise ValueError("grad: `materialize_grads` gives zeros for inputs that were not used, so `allow_unused` must be left out or True")
-    roots, leaves = _tuple(outputs), _tuple(inputs)
+    roots, leaves = _ends(outputs), _ends(inputs)
+    if not leaves:
+        raise RuntimeError("grad: `inputs` is empty; name the tensors whose gradients are wanted")
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused or materialize_grads
     weights = _gradients(grad_outputs, roots, "grad")
@@ -120,7 +140,7 @@ def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_gra
     else:
         found = _run(roots, weights, keep, create_graph, leaves, bool(unused))
     if materialize_grads:
-        found = tuple(zeros_like(x) if g is None else g for g, x in zip(found, leaves))
+        found = tuple(zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(found, leaves))
     return found
 
 

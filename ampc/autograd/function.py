@@ -7,7 +7,15 @@ from typing import Any, Callable, Optional
 from .. import _C
 from .._C import Tensor
 from .._tensor.creation import zeros
-from .grad_mode import no_grad
+from .grad_mode import enable_grad, no_grad
+
+
+def node_of(t: Tensor) -> Any:
+    """The node of the graph that a tensor's gradient goes to: of a leaf, the one that accumulates it."""
+    if t.grad_fn is not None:
+        return t.grad_fn
+    with enable_grad():
+        return t.view(t.shape).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
 
 
 class FunctionCtx:
@@ -57,17 +65,22 @@ class FunctionCtx:
 
     def _pack(self, outputs: tuple) -> None:
         """Outputs are kept without their history: it leads here, and would make a cycle."""
-        saved = []
+        saved: list = []
         positions = {id(o): i for i, o in reversed(list(enumerate(outputs)))}
         for t in getattr(self, "_to_save", ()):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(f"save_for_backward keeps Tensors or None, got {type(t).__name__}")
-            index = positions.get(id(t)) if t is not None else None
-            kept = t if index is None else t.detach()  # type: ignore[union-attr]
-            leaf = t is None or (t.is_leaf and t.requires_grad)
-            packed = None if leaf else _C._pack_saved(kept.detach())  # type: ignore[union-attr]
-            history = t.grad_fn if packed and index is None else None  # type: ignore[union-attr]
-            saved.append((packed or kept, index, 0 if t is None else t._version, history))
+            if t is None:
+                saved.append((None, None, 0, None))
+                continue
+            if t._is_inference:
+                raise RuntimeError(f"{self._name}: a tensor made under inference_mode cannot be saved for backward; clone it outside "
+                                   "inference_mode first, or make it under no_grad")
+            index = positions.get(id(t))
+            kept = t if index is None else t.detach()
+            packed = _C._pack_saved(kept.detach())
+            history = node_of(t) if packed and index is None and t.requires_grad else None
+            saved.append((packed or kept, index, t._version, history))
         self._saved = tuple(saved)
         self._to_save = ()
 

@@ -137,3 +137,28 @@ class inference_mode(ContextDecorator):
 
     def clone(self) -> inference_mode:
         return inference_mode(self.mode)
+
+
+_multithreading = True  # what set_multithreading_enabled was told last
+
+
+class set_multithreading_enabled:
+    """Notes a mode when it is called, and the end of a ``with`` notes the old one. It changes nothing: backward runs on the thread that calls it,
+    and only operators use more."""
+
+    def __init__(self, mode: bool) -> None:
+        global _multithreading
+        self.prev, self.mode = _multithreading, bool(mode)
+        _multithreading = self.mode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        global _multithreading
+        _multithreading = self.prev
+
+
+def is_multithreading_enabled() -> bool:
+    """What set_multithreading_enabled was told last; True at first."""
+    return _multithreading

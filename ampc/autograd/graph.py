@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .. import _C
 from .._C import Node, Tensor
-from .engine import call_after_backward, this_pass
+from .engine import GradientEdge, call_after_backward, this_pass
+from .function import node_of
 from .hooks import RemovableHandle
 
-__all__ = ["Node", "disable_saved_tensors_hooks", "register_multi_grad_hook", "saved_tensors_hooks", "save_on_cpu"]
+__all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
+           "register_multi_grad_hook", "saved_tensors_hooks", "save_on_cpu"]
 
 _AFTER_NODE, _NOTES = -3, -4  # kinds of entries among a node's hooks (AC_HOOK_ in csrc/python/state.h)
 
@@ -56,9 +58,9 @@ _refusals = threading.local()  # .texts: those of the regions around, of this th
 class saved_tensors_hooks(_C.Scope):
     """A region with hooks for tensors that operators save for backward.
 
-    ``pack_hook`` gets each Tensor and returns any object to save instead. ``unpack_hook`` gets that object when backward needs it, and
-    returns a Tensor of the same shape and dtype. Leaves that require gradients are saved as they are. The innermost pair of hooks counts.
-    Hooks must not change their tensors."""
+    ``pack_hook`` gets each Tensor, not numbers, and returns any object to save instead. ``unpack_hook`` gets that object when backward
+    needs it, and returns a Tensor of the same shape and dtype. The innermost pair of hooks counts. Hooks must not change their tensors:
+    RuntimeError where ``pack_hook`` does."""
 
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
@@ -83,6 +85,31 @@ class save_on_cpu(saved_tensors_hooks):
             return t.to(device, non_blocking=pin_memory)
 
         super().__init__(pack, unpack)
+
+
+class allow_mutation_on_saved_tensors(saved_tensors_hooks):
+    """A region after which tensors saved for backward may be modified in place, and backward uses their old values: each is copied when it is
+    saved. RuntimeError for such a region within another."""
+
+    def __init__(self) -> None:
+        super().__init__(_copied, _as_it_is)
+
+    def _changes(self) -> tuple:
+        outer = [None]
+        _C._swap_saved_hooks(outer)
+        inside = outer[0] is not None and outer[0][0] is _copied
+        _C._swap_saved_hooks(outer)
+        if inside:
+            raise RuntimeError("allow_mutation_on_saved_tensors: this region is within another of its kind; leave one of them out")
+        return super()._changes()
+
+
+def _copied(t: Tensor) -> Tensor:
+    return t.detach().clone()
+
+
+def _as_it_is(t: Tensor) -> Tensor:
+    return t
 
 
 @contextmanager
@@ -155,3 +182,17 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], 
         raise ValueError(f"register_multi_grad_hook: `mode` must be 'all' or 'any', got {mode!r}")
     gathered = _Gathered(fn, len(tensors), mode == "any")
     return _Handles([t.register_hook(partial(gathered.take, i)) for i, t in enumerate(tensors)])
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """The GradientEdge of a tensor, which backward and grad take in its place. RuntimeError where it does not require gradients."""
+    if not tensor.requires_grad:
+        raise RuntimeError("get_gradient_edge: the tensor does not require gradients, so the graph has no place for one")
+    return GradientEdge(node_of(tensor), tensor.output_nr)
+
+
+def increment_version(tensor: Union[Tensor, Iterable[Tensor]]) -> None:
+    """Tells autograd that the memory of a tensor, or of several, was written in a way it does not see, such as a kernel of one's own that got
+    ``data_ptr()``. Backward through a node that saved it before is then an error. Tensors made under inference_mode have no version."""
+    for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        _C._increment_version(t)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from .._C import Tensor
 from .._messages.callers import warn
+from .engine import call_after_backward, is_running
+
+
+class _Engine:
+    """What libraries reach as ``Variable._execution_engine``."""
+
+    @staticmethod
+    def queue_callback(callback: Callable[[], Any]) -> None:
+        """Calls ``callback()`` when the backward pass that runs now in this thread has ended. RuntimeError where none runs."""
+        if not is_running():
+            raise RuntimeError("queue_callback: no backward pass runs in this thread; call it from a hook or from a Function's backward")
+        call_after_backward(callback)
 
 
 class _VariableType(type):
     """Every tensor is a ``Variable``."""
+
+    _execution_engine = _Engine()
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor)

@@ -95,6 +95,19 @@ def _is_known(name: str, local: Any, children: Any) -> bool:
     return first in (children if dot else local)
 
 
+def _walk(module: Any, state: Any, prefix: str, visit: Callable[[Any, Any, str], None]) -> None:
+    """Calls ``visit(module, state, prefix)`` for a module and all below it, each with its part of the state dict. It is no closure, which would
+    keep that alive in a cycle with itself."""
+    visit(module, state, prefix)
+    below: Dict[str, Dict[str, Any]] = {}
+    for key, value in state.items():
+        if key.startswith(prefix):
+            below.setdefault(key[len(prefix):].partition(".")[0], {})[key] = value
+    for name, child in module._modules.items():
+        if child is not None:
+            _walk(child, {k: v for k, v in below.get(name, {}).items() if k.startswith(f"{prefix}{name}.")}, f"{prefix}{name}.", visit)
+
+
 def load_into(module: Any, state_dict: Mapping[str, Any], strict: bool, assign: bool) -> _IncompatibleKeys:
     """Module.load_state_dict."""
     if not isinstance(state_dict, Mapping):
@@ -107,19 +120,12 @@ def load_into(module: Any, state_dict: Mapping[str, Any], strict: bool, assign: 
     if metadata is not None:
         state._metadata = metadata
 
-    def load(module: Any, state: Any, prefix: str) -> None:
+    def load_own(module: Any, state: Any, prefix: str) -> None:
         about = Metadata((metadata or {}).get(prefix[:-1], {}), **({"assign_to_params_buffers": True} if assign else {}))
         about.plan = plan
         module._load_from_state_dict(state, prefix, about, True, *keys, errors)
-        below: Dict[str, Dict[str, Any]] = {}
-        for key, value in state.items():
-            if key.startswith(prefix):
-                below.setdefault(key[len(prefix):].partition(".")[0], {})[key] = value
-        for name, child in module._modules.items():
-            if child is not None:
-                load(child, {k: v for k, v in below.get(name, {}).items() if k.startswith(f"{prefix}{name}.")}, f"{prefix}{name}.")
 
-    load(module, state, "")
+    _walk(module, state, "", load_own)
     hooks = list(post_hooks(module))
     if hooks and not errors:
         load_planned(plan, assign, errors)

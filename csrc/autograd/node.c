@@ -267,12 +267,17 @@ int ac_edge_of(ac_tensor *t, ac_edge *edge) {
 
 int ac_save(ac_node *node, int slot, ac_tensor *t) {
     ac_saved *s = &node->saved[slot];
+    if (t->is_inference)
+        return ac_fail(AC_RUNTIME,
+                       "%s: a tensor made under inference_mode cannot be saved for backward; clone it outside "
+                       "inference_mode first, or make it under no_grad",
+                       node->name);
     bool is_result = slot >= node->n_in, leaf = !is_result && t->meta && t->meta->requires_grad;
     if (!is_result && node->edges[slot].node)
         s->edge = (ac_edge){ac_node_retain(node->edges[slot].node), node->edges[slot].index};
     s->tensor = leaf ? ac_tensor_retain(t) : ac_tensor_alias(t);
     s->version = ac_version_seen(t);
-    if (!s->tensor || !ac_mode.packs) return s->tensor ? 0 : -1;
+    if (!s->tensor || !ac_mode.packs || t->is_scalar) return s->tensor ? 0 : -1;
     s->packed = ac_grad_hooks.pack(s->tensor);
     ac_tensor_clear(&s->tensor);
     return s->packed ? 0 : -1;

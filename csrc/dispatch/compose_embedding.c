@@ -103,6 +103,9 @@ static int check_bag_shapes(T const *in, const ac_attrs_embedding_bag *a) {
     if (in[3] && !ac_same_shape(in[3], x))
         return ac_fail(AC_VALUE, "embedding_bag: `per_sample_weights` must have the input's shape %s, got %s",
                        ac_shape_text(x, xt), ac_shape_text(in[3], wt));
+    if (in[3] && in[3]->dtype != weight->dtype)
+        return ac_fail(AC_RUNTIME, "embedding_bag: `per_sample_weights` must have the weight's dtype %s, got %s",
+                       ac_dtypes[weight->dtype].name, ac_dtypes[in[3]->dtype].name);
     if (x->ndim == 2 && offsets) return ac_fail(AC_VALUE, "embedding_bag: offsets go with 1-d input");
     if (x->ndim == 1 && !offsets)
         return ac_fail(AC_VALUE, "embedding_bag: expected input [B, n], or [n] with offsets; got shape %s",
@@ -167,10 +170,10 @@ static T column_order(ac_scratch *s, T x, bool descending) {
 /* The largest value of each column of each bag, of equal ones the first, which gets the gradient; 0 where nothing is
  * counted. Rows are sorted by value, then by bag, which keeps equal ones in their order. */
 static T first_largest(ac_scratch *s, T rows, T bag, T counted, int64_t bags) {
-    ac_dims shape = ac_shape_of(rows), result = {2, {bags, rows->shape[1]}}, line = {1, {bags + 1}};
+    ac_dims shape = ac_shape_of(rows), line = {1, {bags + 1}};
     ac_attrs_index_dim first = {0};
     ac_device device = ac_device_of(rows);
-    if (rows->numel == 0) return ac_c_full(s, &result, 0, rows->dtype, device);
+    if (rows->numel == 0) return added_up(s, rows, bag, bags);
     if (counted) bag = WHERE(counted, bag, NUM((double)bags)); /* a bag that nobody asks for */
     ac_grad_mode mode = ac_mode;
     ac_mode.no_grad = true;

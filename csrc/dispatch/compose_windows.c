@@ -175,10 +175,10 @@ static T put_back(ac_scratch *s, T x, T index, int64_t plane, const char *what) 
     if (index->dtype != AC_int64)
         REFUSE(AC_RUNTIME, "%s: `indices` must be int64, got %s; convert it with .long()", what,
                ac_dtypes[index->dtype].name);
-    ac_dims three = {3, {x->shape[0], x->shape[1], -1}}, room = {3, {x->shape[0], x->shape[1], plane}},
+    ac_dims three = {3, {x->shape[0], x->shape[1], 1}}, room = {3, {x->shape[0], x->shape[1], plane}},
             samples = {3, {x->shape[0], 1, 1}}, channels = {2, {x->shape[1], 1}};
-    if (x->numel == 0) return ac_c_full(s, &room, 0, x->dtype, ac_device_of(x));
-    if (ac_device_of(index) == AC_CPU &&
+    for (int d = 2; d < x->ndim; d++) three.v[2] *= x->shape[d];
+    if (x->numel && ac_device_of(index) == AC_CPU &&
         ac_c_any(s, BIN(logical_or, BIN(lt, index, NUM(0)), BIN(ge, index, NUM((double)plane)))))
         REFUSE(AC_RUNTIME, "%s: `indices` must lie between 0 and %" PRId64, what, plane - 1);
     ac_device device = ac_device_of(x);
@@ -212,6 +212,12 @@ static T max_unpool(ac_scratch *s, T const *in, const ac_attrs_max_unpool *a, in
         int64_t usual = (x->shape[d + 2] - 1) * step.v[d] - 2 * around.v[d] + window.v[d];
         shape.v[d + 2] = a->size.n < 0 ? usual : a->size.v[skip + d];
         if (shape.v[d + 2] < 0) REFUSE(AC_RUNTIME, "%s: sizes must be 0 or more, got %" PRId64, what, shape.v[d + 2]);
+        int64_t more = shape.v[d + 2] - usual;
+        if (more && (more >= step.v[d] || -more >= step.v[d]))
+            REFUSE(AC_VALUE,
+                   "%s: `output_size` must lie between %" PRId64 " and %" PRId64 " in dimension %" PRId64
+                   ", which a pooling with this window and stride takes to %" PRId64 " values; got %" PRId64,
+                   what, usual - step.v[d] + 1, usual + step.v[d] - 1, d, x->shape[d + 2], shape.v[d + 2]);
         plane *= shape.v[d + 2];
     }
     return as_given(s, ac_c_reshape(s, put_back(s, x, in[1], plane, what), &shape), in[0], nd);

@@ -141,10 +141,10 @@ static int compute_into(const ac_op_call *c, const ac_infer *meta, ac_tensor *ta
 }
 
 /* What backward needs of the target's old value is copied before it is overwritten. */
-static int keep_old_values(const ac_op_call *c, const ac_tensor *target, ac_list *kept) {
+static int keep_old_values(const ac_op_call *c, const ac_node *node, const ac_tensor *target, ac_list *kept) {
     for (int i = 0; i < kept->n; i++) {
         ac_tensor *t = c->in[i];
-        bool copied = t && t->storage == target->storage && ac_call_saves(c, i);
+        bool copied = t && t->storage == target->storage && ac_call_saves(c, node, i);
         ac_op_call copy = ac_op_call_of(AC_OP_clone, &t, 1, NULL, &kept->at[i]);
         if (copied) AC_TRY(ac_call_compute(&copy));
         else if (t) kept->at[i] = ac_tensor_retain(t);
@@ -159,7 +159,7 @@ static int into_recorded(const ac_op_call *c, const ac_infer *meta, ac_tensor *t
     ac_node *node = ac_call_node(c, 1);
     ac_op_call written = *c;
     written.operands = kept.at;
-    int failed = node ? keep_old_values(c, target, &kept) : -1;
+    int failed = node ? keep_old_values(c, node, target, &kept) : -1;
     if (!failed) failed = compute_into(c, meta, target);
     if (!failed) failed = ac_call_save(&written, node);
     if (!failed) failed = ac_set_history_written(target, node, 0);

@@ -5,7 +5,14 @@
 
 #include <string.h>
 
-bool ac_call_saves(const ac_op_call *c, int input) {
+/* Whether an input is saved for the gradient of another one, which nobody will ask for. */
+static bool is_saved_in_vain(const ac_op_call *c, const ac_node *node, int input) {
+    int alone = input == 0 ? AC_FLAG_X_FOR_Y : input == 1 ? AC_FLAG_Y_FOR_X : 0;
+    return c->info->flags & alone && !node->edges[1 - input].node;
+}
+
+bool ac_call_saves(const ac_op_call *c, const ac_node *node, int input) {
+    if (is_saved_in_vain(c, node, input)) return false;
     int single = c->info->n_tensors - 1; /* beside a list */
     if (!(c->info->save & AC_SAVE_LIST)) return input < AC_SAVE_INPUTS && (c->info->save >> input & 1);
     return input >= c->info->list_at && input < c->info->list_at + c->n_in - single;
@@ -36,7 +43,7 @@ ac_node *ac_call_node(const ac_op_call *c, int n_out) {
 int ac_call_save(const ac_op_call *c, ac_node *node) {
     for (int i = 0; i < node->n_out; i++) node->outputs[i] = ac_spec_of(c->out[i]);
     for (int i = 0; i < node->n_in && c->info->save; i++)
-        if (c->operands[i] && ac_call_saves(c, i)) AC_TRY(ac_save(node, i, c->operands[i]));
+        if (c->operands[i] && ac_call_saves(c, node, i)) AC_TRY(ac_save(node, i, c->operands[i]));
     for (int i = 0; i < node->n_out; i++)
         if (c->info->save & (AC_SAVE_R << i)) AC_TRY(ac_save(node, node->n_in + i, c->out[i]));
     return 0;

@@ -6,8 +6,8 @@
 #include "dispatch/call.h"
 #include "dispatch/write.h"
 
-/* Whether the table has `input` saved for backward. */
-bool ac_call_saves(const ac_op_call *c, int input);
+/* Whether backward through `node`, whose edges are set, needs the value of `input`. */
+bool ac_call_saves(const ac_op_call *c, const ac_node *node, int input);
 /* new: a node with its edges; what it saves comes after the kernel has run. */
 ac_node *ac_call_node(const ac_op_call *c, int n_out) AC_CHECKED;
 /* Notes the results, and saves what the table says. */

@@ -283,7 +283,9 @@ static void read_flags(void) {
         READS = AC_FLAG_READS,
         IN_PLACE = AC_FLAG_IN_PLACE,
         BY_PARTS = AC_FLAG_BY_PARTS,
-        KEEPS_ORDER = AC_FLAG_KEEPS_ORDER
+        KEEPS_ORDER = AC_FLAG_KEEPS_ORDER,
+        X_FOR_Y = AC_FLAG_X_FOR_Y,
+        CROSSED = AC_FLAG_X_FOR_Y | AC_FLAG_Y_FOR_X
     };
     for (int op = 0; op < AC_N_OPS; op++) ac_ops[op].of_bool = (ac_op)op;
 #define FLAGS(name, flags_) ac_ops[AC_OP_##name].flags = flags_;

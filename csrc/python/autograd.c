@@ -18,10 +18,16 @@ static _Thread_local PyObject *saved_hooks;
 static PyObject *pack_object(PyObject *tensor) {
     PyObject *pair = Py_NewRef(saved_hooks);
     PyObject *made;
+    uint32_t version = ac_version_seen(ac_unwrap(tensor));
     bool no_grad = ac_mode.no_grad;
     ac_mode.no_grad = true; /* as in torch, it may take the tensor's values */
     AC_OUTSIDE(made = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(pair, 0), tensor, NULL));
     ac_mode.no_grad = no_grad;
+    if (made && ac_version_seen(ac_unwrap(tensor)) != version) {
+        PyErr_SetString(PyExc_RuntimeError, "saved_tensors_hooks: pack_hook modified its tensor in place, which the "
+                                            "forward still uses; write `x = x.op()` there, or clone the tensor first");
+        Py_CLEAR(made);
+    }
     PyObject *packed = made ? PyTuple_Pack(2, made, PyTuple_GET_ITEM(pair, 1)) : NULL;
     Py_DECREF(pair);
     Py_XDECREF(made);
@@ -384,6 +390,14 @@ static PyObject *note_write(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* _increment_version(tensor): its memory was written by other means. */
+static PyObject *increment_version(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
+    if (!ac_unwrap(o)->is_inference) ac_wrote(ac_unwrap(o));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"_backward", backward, METH_VARARGS, NULL},
                                   {"_retain_grad", retain_grad, METH_O, NULL},
@@ -395,6 +409,7 @@ static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"_unpack_saved", unpack_saved, METH_O, NULL},
                                   {"_record_function", record_function, METH_VARARGS, NULL},
                                   {"_note_write", note_write, METH_VARARGS, NULL},
+                                  {"_increment_version", increment_version, METH_O, NULL},
                                   {"is_grad_enabled", grad_enabled, METH_NOARGS,
                                    "is_grad_enabled()\n--\n\n"
                                    "Whether operations are recorded on this thread."},

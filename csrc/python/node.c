@@ -190,8 +190,30 @@ static PyObject *with_history(PyObject *module, PyObject *args) {
     return ac_wrap(t);
 }
 
-static PyMethodDef functions[] = {
-    {"_grad_fn", grad_fn, METH_O, NULL}, {"_with_history", with_history, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+/* _result_of(node, index): a tensor without memory of its own that stands for a result of the node, where gradients are
+ * asked for or start. */
+static PyObject *result_of(PyObject *module, PyObject *args) {
+    PyObject *o;
+    int index;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!i", ac_py->node, &o, &index)) return NULL;
+    ac_node *n = ((PyNode *)o)->node;
+    if (index < 0 || index >= n->n_out)
+        return PyErr_Format(PyExc_RuntimeError, "%S has %d results, so none of the number %d", Py_TYPE(o), n->n_out,
+                            index);
+    const ac_spec *spec = &n->outputs[index];
+    ac_dims one = {.n = 0}, strides = {.n = spec->shape.n};
+    ac_tensor *value = ac_tensor_new_on(spec->device, spec->dtype, &one);
+    ac_tensor *t = value ? ac_tensor_view(value, &spec->shape, &strides, 0) : NULL;
+    if (value) ac_tensor_release(value);
+    if (t && ac_set_history(t, n, index) < 0) ac_tensor_clear(&t);
+    return ac_wrap(t);
+}
+
+static PyMethodDef functions[] = {{"_grad_fn", grad_fn, METH_O, NULL},
+                                  {"_with_history", with_history, METH_VARARGS, NULL},
+                                  {"_result_of", result_of, METH_VARARGS, NULL},
+                                  {NULL, NULL, 0, NULL}};
 
 int ac_node_type_init(PyObject *module) {
     ac_py->node = (PyTypeObject *)PyType_FromModuleAndSpec(module, &node_spec, NULL);

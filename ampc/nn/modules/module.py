@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 
 from ... import _C
 from ..._C import Tensor
+from ..._messages.callers import warn
 from ..._messages.model_names import register_module_class
 from ..._messages.once import say_that_nothing_is_compiled
 from ..._tensor import creation as make
@@ -484,6 +485,9 @@ class Module(HasHooks):
             return  # it stays as it is
         with no_grad():
             if not assign:
+                if own.is_meta and not value.is_meta:
+                    warn(f"load_state_dict: {name!r} of {type(self).__name__} is on the device meta, which keeps no values, so the checkpoint's "
+                         "are lost; pass assign=True, or call the model's to_empty(device=...) first")
                 own.copy_(value)
             elif isinstance(own, Parameter):
                 given = value if isinstance(value, Parameter) else Parameter(value, requires_grad=own.requires_grad)
