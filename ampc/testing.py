@@ -129,8 +129,8 @@ def make_tensor(*shape: Any, dtype: _C.dtype, device: Any, low: Optional[float] 
         noncontiguous: with gaps between the values in memory, where there is more than one.
         exclude_zero: the smallest positive number in place of 0; of integers and bool 1.
 
-    ValueError for limits that are nan or leave nothing to draw (of floating point equal ones give one value, and a FutureWarning), and for gradients of integers; and where both ``noncontiguous`` and
-    ``memory_format`` are given."""
+    ValueError for limits that are nan or leave nothing to draw, and for gradients of integers; and where both ``noncontiguous`` and
+    ``memory_format`` are given. Equal limits of a floating point dtype give that value, and a FutureWarning."""
     sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
     if low is not None and low == high and dtype.is_floating_point:
         warn(f"make_tensor: between equal limits lies nothing to draw, so all values are {low}; use full", FutureWarning)

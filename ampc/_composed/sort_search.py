@@ -17,8 +17,8 @@ __all__ = ["histogram", "histogramdd", "unique", "unique_consecutive"]
 METHODS = ["histogram", "unique", "unique_consecutive"]
 
 
-Histogram = namedtuple("histogram", ["hist", "bin_edges"])
-HistogramDD = namedtuple("histogramdd", ["hist", "bin_edges"])
+Histogram = namedtuple("histogram", ["hist", "bin_edges"])  # type: ignore[name-match]  # torch's word
+HistogramDD = namedtuple("histogramdd", ["hist", "bin_edges"])  # type: ignore[name-match]  # torch's word
 
 
 def _edges(x: Tensor, bins: Any, span: Optional[Sequence[float]], what: str) -> Tensor:

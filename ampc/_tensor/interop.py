@@ -152,4 +152,4 @@ def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bo
         return array
 
 
-Tensor.__array_wrap__ = _array_wrap
+Tensor.__array_wrap__ = _array_wrap  # type: ignore[method-assign]

@@ -126,7 +126,8 @@ static int whole_threshold(const ac_infer *i) {
 static int whole_alpha(const ac_infer *i) {
     ATTRS(alpha);
     if (a->alpha.kind == AC_BOOL && i->compute != AC_bool)
-        return ac_fail(AC_RUNTIME, "%s: `alpha` may be a bool for a result of bool alone, which is of %s here; give a number",
+        return ac_fail(AC_RUNTIME,
+                       "%s: `alpha` may be a bool for a result of bool alone, which is of %s here; give a number",
                        i->info->shown, ac_dtypes[i->compute].name);
     if (a->alpha.kind != AC_FLOAT || ac_is_floating(i->compute)) return 0;
     return ac_fail(AC_RUNTIME, "%s: `alpha` must be an integer for %s, got %g", i->info->shown,
@@ -136,7 +137,8 @@ static int whole_alpha(const ac_infer *i) {
 /* Whether the quotient should be whole, too, does not show. */
 static int refuse_whole_quotient(const ac_infer *i) {
     if (ac_is_floating(i->in[1]->dtype) || ac_is_floating(i->in[2]->dtype)) return 0;
-    return ac_fail(AC_RUNTIME, "addcdiv: one of `tensor1` and `tensor2` must be floating point, got %s and %s; write "
+    return ac_fail(AC_RUNTIME,
+                   "addcdiv: one of `tensor1` and `tensor2` must be floating point, got %s and %s; write "
                    "x + value * torch.true_divide(tensor1, tensor2)",
                    ac_dtypes[i->in[1]->dtype].name, ac_dtypes[i->in[2]->dtype].name);
 }
