@@ -245,8 +245,18 @@ class Counted(ampc.nn.Linear):
         self.register_buffer("count", ampc.zeros((), dtype=ampc.int64))
 
 
+@pytest.fixture
+def no_helpers_left():
+    """Ends the processes that Python keeps for those that it spawns."""
+    yield
+    from multiprocessing import forkserver, resource_tracker
+
+    forkserver._forkserver._stop()
+    resource_tracker._resource_tracker._stop()
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_processes_share_what_lies_in_shared_memory(method):
+def test_processes_share_what_lies_in_shared_memory(method, no_helpers_left):
     context = mp.get_context(method)
     model, whole = Counted().share_memory(), ampc.ones(4, 2).share_memory_()
     before = {name: value.clone() for name, value in model.state_dict().items()}
