@@ -52,7 +52,7 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
 @_checks.overridable
 def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     """A copy in memory of its own, in the same order or as ``memory_format`` says."""
-    laid_out = in_format(input, memory_format, "clone")
+    laid_out = input if memory_format is preserve_format else in_format(input, memory_format, "clone")
     return _ops.clone(input) if laid_out is input else laid_out
 
 
