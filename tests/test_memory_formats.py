@@ -91,3 +91,31 @@ def test_optimizers_step_parameters_of_any_order(make):
             step.step()
     assert last.stride() == (60, 1, 15, 3)
     np.testing.assert_allclose(last.detach().cpu().numpy(), plain.detach().cpu().numpy(), rtol=1e-5)
+
+
+VIEWS = {"an index": lambda x: x[1], "the end": lambda x: x.narrow(-1, 1, x.shape[-1] - 1), "turned": lambda x: x.transpose(0, -1)[1], "every second": lambda x: x[::2],
+         "a diagonal": lambda x: x.diagonal(), "two steps": lambda x: x[:, 1:].diagonal(0, -1, 0), "expanded in place": lambda x: x.unsqueeze(0)[:, 0]}
+WRITES = {"mul_": lambda m, base, v: v.mul_(3), "copy_": lambda m, base, v: v.copy_(m.full(v.shape, 7.0)), "of the base": lambda m, base, v: base.mul_(5)}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (3, 2, 1, 0), (1, 0, 3, 2)], ids=str)
+def test_writes_into_views_of_what_keeps_an_order_are_recorded(order, view, write):
+    torch, found = pytest.importorskip("torch"), []
+    for m in (ampc, torch):
+        leaf = made(m, order, (3, 3, 2, 3)).requires_grad_()
+        base = leaf * 2
+        part = VIEWS[view](base)
+        WRITES[write](m, base, part)
+        (base.square().sum() + (part**3).sum()).backward()
+        found.append((base.tolist(), part.tolist(), leaf.grad.tolist()))
+    assert found[0] == found[1]
+
+
+def test_a_view_across_rows_that_are_no_neighbours_is_refused():
+    base = made(ampc, (1, 0), (2, 3)).requires_grad_() * 2
+    flat = base.t().view(-1)
+    with pytest.raises(RuntimeError, match="make the base contiguous first"):
+        flat.mul_(2)
+    assert base.sum().backward() is None

@@ -139,6 +139,8 @@ def test_switches():
     ampc.use_deterministic_algorithms(True, warn_only=True)
     assert ampc.are_deterministic_algorithms_enabled() and ampc.is_deterministic_algorithms_warn_only_enabled()
     ampc.use_deterministic_algorithms(True)
+    ampc.use_deterministic_algorithms(False)
+    assert not ampc.are_deterministic_algorithms_enabled()
     with ampc.backends.mkldnn.flags(enabled=False), ampc.backends.cuda.sdp_kernel(enable_flash=False):
         ampc.backends.cudnn.benchmark = False
     q = ampc.ones(1, 2, 3)

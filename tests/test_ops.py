@@ -414,9 +414,10 @@ def test_products_deeper_than_a_million():
 
 @pytest.mark.cpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("sizes", [(64, 512, 64), (16, 33, 20), (48, 300, 130), (256, 700, 40), (300, 70, 64)], ids=str)
+@pytest.mark.parametrize("sizes", [(64, 510, 64), (16, 33, 20), (48, 300, 130), (256, 500, 40), (300, 70, 64)], ids=str)
 def test_columns_and_rows_of_a_left_operand_give_the_same_sums(sizes, dtype):
-    """A weight's gradient has columns, which are read where they lie, or packed another way than rows: the same bits."""
+    """A weight's gradient has columns, which are read where they lie, or packed another way than rows: the same bits, but for
+    deeper products (test_deep_products.py)."""
     m, k, n = sizes
     g, x = ampc.randn(k, m).to(getattr(ampc, dtype)), ampc.randn(k, n).to(getattr(ampc, dtype))
     rows = g.t().contiguous()

@@ -434,6 +434,7 @@ FUNCTIONS = {"of one": lambda t: np.sqrt(t), "of two": lambda t: np.add(t, np.on
              "of two results": lambda t: np.divmod(t, 3.0), "a reduction": lambda t: np.add.reduce(t), "of 0 dimensions": lambda t: np.exp(t[0])}
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.filterwarnings("ignore:__array_wrap__:DeprecationWarning")
 def test_numpys_functions_of_tensors_give_tensors(torch, name):
@@ -443,5 +444,6 @@ def test_numpys_functions_of_tensors_give_tensors(torch, name):
         assert str(g.dtype).split(".")[-1] == str(w.dtype).split(".")[-1] and g.tolist() == w.tolist()
 
 
+@pytest.mark.cpu
 def test_numpys_results_without_a_dtype_here_stay_arrays():
     assert isinstance(np.add(ampc.ones(2), np.ones(2, complex)), np.ndarray)

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/inline.h"
+#include "ops/views.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -237,8 +238,13 @@ static int view_of_base(ac_tensor *t) {
         ac_node_release(from.node);
         return -1;
     }
-    *(ac_attrs_as_strided *)n->attrs =
-        (ac_attrs_as_strided){ac_shape_of(t), ac_strides_of(t), t->offset - t->base->offset};
+    if (!ac_place_in_rows(t, t->base, (ac_attrs_as_strided *)n->attrs)) {
+        ac_node_release(n);
+        ac_node_release(from.node);
+        return ac_fail(AC_RUNTIME,
+                       "a view of a tensor that is not contiguous cannot be used where gradients are recorded "
+                       "after its memory was written; make the base contiguous first");
+    }
     n->op = AC_OP_as_strided;
     n->backward = ac_formulas[AC_OP_as_strided];
     n->edges[0] = from;
@@ -267,11 +273,6 @@ int ac_edge_of(ac_tensor *t, ac_edge *edge) {
 
 int ac_save(ac_node *node, int slot, ac_tensor *t) {
     ac_saved *s = &node->saved[slot];
-    if (t->is_inference)
-        return ac_fail(AC_RUNTIME,
-                       "%s: a tensor made under inference_mode cannot be saved for backward; clone it outside "
-                       "inference_mode first, or make it under no_grad",
-                       node->name);
     bool is_result = slot >= node->n_in, leaf = !is_result && t->meta && t->meta->requires_grad;
     if (!is_result && node->edges[slot].node)
         s->edge = (ac_edge){ac_node_retain(node->edges[slot].node), node->edges[slot].index};

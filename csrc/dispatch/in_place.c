@@ -8,6 +8,7 @@
 
 #include "amp/autocast.h"
 #include "autograd/provenance.h"
+#include "ops/views.h"
 
 #include <math.h>
 
@@ -16,10 +17,11 @@
 static int check_view(const char *what, ac_tensor *target) {
     ac_leave_lone_base(target);
     if (!target->base) return 0;
-    if (!ac_is_contiguous(target->base))
+    ac_attrs_as_strided place;
+    if (!ac_place_in_rows(target, target->base, &place))
         return ac_fail(AC_RUNTIME,
-                       "%s: writing into a view of a tensor that is not contiguous cannot be recorded; clone the "
-                       "base first",
+                       "%s: writing into this view of a tensor that is not contiguous cannot be recorded; make the "
+                       "base contiguous first",
                        what);
     if (target->view_kind == AC_VIEW_PLAIN) return 0;
     const char *made = target->view_kind == AC_VIEW_ONE_OF_MANY   ? "a result of unbind, split and chunk"

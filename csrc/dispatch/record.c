@@ -39,11 +39,28 @@ ac_node *ac_call_node(const ac_op_call *c, int n_out) {
     return NULL;
 }
 
+/* A tensor made under inference_mode counts no writes, so it is not saved, unless all operands are such tensors: torch
+ * then records nothing. */
+static int check_inference(const ac_op_call *c, const ac_tensor *saved) {
+    if (!saved->is_inference) return 0;
+    bool others = false;
+    for (int i = 0; i < c->n_in && !others; i++)
+        others = c->operands[i] && !c->operands[i]->is_inference && !c->operands[i]->is_scalar;
+    if (!others) return 0;
+    return ac_fail(AC_RUNTIME,
+                   "%s: a tensor made under inference_mode cannot be saved for backward; clone it outside "
+                   "inference_mode first, or make it under no_grad",
+                   c->info->shown);
+}
+
 /* Of operands, which are smaller than the inputs where autocast cast those. */
 int ac_call_save(const ac_op_call *c, ac_node *node) {
     for (int i = 0; i < node->n_out; i++) node->outputs[i] = ac_spec_of(c->out[i]);
     for (int i = 0; i < node->n_in && c->info->save; i++)
-        if (c->operands[i] && ac_call_saves(c, node, i)) AC_TRY(ac_save(node, i, c->operands[i]));
+        if (c->operands[i] && ac_call_saves(c, node, i)) {
+            AC_TRY(check_inference(c, c->operands[i]));
+            AC_TRY(ac_save(node, i, c->operands[i]));
+        }
     for (int i = 0; i < node->n_out; i++)
         if (c->info->save & (AC_SAVE_R << i)) AC_TRY(ac_save(node, node->n_in + i, c->out[i]));
     return 0;
@@ -154,8 +171,9 @@ int ac_set_history_written(ac_tensor *target, ac_node *node, int index) {
     if (!base) return ac_set_history(target, node, index);
     ac_node *scatter = node_of(AC_OP_as_strided_scatter, 2);
     if (!scatter) return -1;
-    *(ac_attrs_as_strided_scatter *)scatter->attrs =
-        (ac_attrs_as_strided_scatter){ac_shape_of(target), ac_strides_of(target), target->offset - base->offset, 0};
+    ac_attrs_as_strided at;
+    (void)ac_place_in_rows(target, base, &at); /* ac_check_recordable has looked */
+    *(ac_attrs_as_strided_scatter *)scatter->attrs = (ac_attrs_as_strided_scatter){at.size, at.stride, at.offset, 0};
     scatter->inputs[0] = scatter->outputs[0] = ac_spec_of(base);
     scatter->inputs[1] = node->outputs[index];
     int failed = ac_edge_of(base, &scatter->edges[0]);

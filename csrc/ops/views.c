@@ -15,6 +15,46 @@ ac_tensor *ac_view_alias(const ac_tensor *x, const void *attrs) {
     return ac_tensor_alias(x);
 }
 
+/* A distance in the base's memory, as the same one if it lay row by row. `digits` gets the steps along each of the
+ * base's dimensions. */
+static int64_t distance_in_rows(const ac_tensor *base, const int *far_first, int64_t distance, int64_t *digits) {
+    ac_dims shape = ac_shape_of(base), rows = ac_dims_contiguous(&shape);
+    int64_t total = 0;
+    for (int i = 0; i < base->ndim; i++) {
+        int d = far_first[i];
+        digits[d] = base->shape[d] == 1 ? 0 : distance / base->strides[d];
+        distance -= digits[d] * base->strides[d];
+        total += digits[d] * rows.v[d];
+    }
+    return total;
+}
+
+/* The base's dimensions, those whose elements lie farthest apart first. */
+static void sort_far_first(const ac_tensor *base, int *dims) {
+    for (int i = 0; i < base->ndim; i++) {
+        int at = i;
+        for (; at > 0 && base->strides[dims[at - 1]] < base->strides[i]; at--) dims[at] = dims[at - 1];
+        dims[at] = i;
+    }
+}
+
+bool ac_place_in_rows(const ac_tensor *t, const ac_tensor *base, ac_attrs_as_strided *at) {
+    int far_first[AC_MAX_DIMS];
+    int64_t last[AC_MAX_DIMS], steps[AC_MAX_DIMS]; /* of the view's last element in the base; along one of its dims */
+    *at = (ac_attrs_as_strided){ac_shape_of(t), ac_strides_of(t), t->offset - base->offset};
+    if (ac_is_contiguous(base) || t->numel == 0) return true;
+    if (!ac_is_dense(base)) return false;
+    sort_far_first(base, far_first);
+    at->offset = distance_in_rows(base, far_first, at->offset, last);
+    for (int d = 0; d < t->ndim; d++) {
+        at->stride.v[d] = t->shape[d] == 1 ? 0 : distance_in_rows(base, far_first, t->strides[d], steps);
+        for (int b = 0; t->shape[d] > 1 && b < base->ndim; b++) last[b] += (t->shape[d] - 1) * steps[b];
+    }
+    for (int b = 0; b < base->ndim; b++)
+        if (last[b] >= base->shape[b]) return false; /* it goes over an end, where rows are not neighbours */
+    return true;
+}
+
 /* Goes through both shapes from the back. Adjacent old dimensions that are dense in memory form a
  * group, which may be cut into any new dimensions with the same product. */
 bool ac_view_strides(const ac_tensor *t, const ac_dims *shape, ac_dims *strides) {

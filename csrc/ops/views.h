@@ -15,4 +15,8 @@ extern const ac_view_fn ac_views[AC_N_OPS];
 /* Strides that give t the shape `shape` without a copy; false when there are none. */
 bool ac_view_strides(const ac_tensor *t, const ac_dims *shape, ac_dims *strides);
 
+/* Where the view t would lie in its base if that lay in memory row by row. False when no strides say it, or when
+ * elements of the base share memory. */
+bool ac_place_in_rows(const ac_tensor *t, const ac_tensor *base, ac_attrs_as_strided *at);
+
 #endif

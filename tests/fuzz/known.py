@@ -482,7 +482,7 @@ RESULTS = [
     Known("the sign of nan is nan in the derivative of abs, too", lambda d: is_gradient(d) and re.search(r"abs|l1_loss|norm", str(d.program.steps)) is not None and infinite(d)),
     Known("sinc has a second derivative at 0, where torch's is nan, and is rounded once in 16 bits",
           lambda d: is_gradient(d) and "sinc" in making(d) and all(t != t or "float16" in making(d) and abs(t - a) < 2**-5 for t, a in pairs(d))),
-    Known("compositions of torch that give rows of any operand", line(r"= 1(\.0)? \*\*|multigammaln|masked_fill", "strides")),
+    Known("compositions of torch that give rows of any operand", line(r"= -?\d+(\.\d+)? \*\*|multigammaln|masked_fill", "strides")),
     Known("out= keeps the layout of its target", line("out=", "strides")),
     Known("gradients that autograd.grad gives have memory of their own, so writing one leaves the other", lambda d: d.kind == "value" and re.search(r"autograd\.grad\(.*\[v\d+, v\d+", making(d)) is not None
           and re.search(r"out=|_\(|[-+*/]= |\] = ", making(d)) is not None),
