@@ -69,8 +69,11 @@ class Bench:
         if faster:
             fastest = max(faster, key=lambda r: r.peak_flops)
             gain = fastest.peak_flops / base.peak_flops
-            sentences.append(f"{fastest.precision} multiplies {gain:.1f} times as fast, so a step could fall to "
-                             f"{1 - products + products / gain:.2f} of float32's time if all else took as long as now.")
+            if gain > 1:
+                sentences.append(f"{fastest.precision} multiplies {gain:.1f} times as fast, so a step could fall to "
+                                 f"{1 - products + products / gain:.2f} of float32's time if all else took as long as now.")
+            else:
+                sentences.append(f"{fastest.precision} did not multiply faster when its peak was measured.")
         if any(r.share > DISTURBED for r in self.rows):
             sentences.append("Something else used this machine: a step was faster than the peak that was measured. Measure again when it is quiet.")
         return " ".join([*sentences, *([self.advice.worth] if self.advice.worth else [])])

@@ -12,6 +12,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple, TypeVar
 
 from . import _C, _ops
@@ -196,13 +197,18 @@ def resolve_name(f: Any) -> Optional[str]:
         return None
     if isinstance(f, type(Tensor.add)) or (is_tensor_method_or_property(f) and module != "ampc"):
         return f"torch.Tensor.{name}"
+    module = next((space.__name__ for space in _spaces() if getattr(space, name, None) is f), module)
     return f"{module or 'ampc'}.{name}".replace("ampc", "torch", 1)
 
 
 def get_overridable_functions() -> Dict[Any, List[Callable[..., Any]]]:
     """The functions that classes may answer, each by the namespace that it is found in: ampc, ``nn.functional``, ``linalg``, ``special``, Tensor."""
-    found = [sys.modules[name] for name in ("ampc", "ampc.nn.functional", "ampc.linalg", "ampc.special") if name in sys.modules]
-    return {space: [f for name, f in vars(space).items() if not name.startswith("_") and _asks(f)] for space in (*found, Tensor)}
+    return {space: [f for name, f in vars(space).items() if not name.startswith("_") and _asks(f)] for space in (*_spaces(), Tensor)}
+
+
+def _spaces() -> List[ModuleType]:
+    """The modules in which functions that classes may answer are public."""
+    return [sys.modules[name] for name in ("ampc", "ampc.nn.functional", "ampc.linalg", "ampc.special") if name in sys.modules]
 
 
 def _asks(f: Any) -> bool:

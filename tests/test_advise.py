@@ -95,6 +95,20 @@ def test_how_it_chooses():
     assert found.precision == "float32" and "differ too much from float32's" in found.verdict and "bfloat16 and float16" in found.verdict
 
 
+def test_rounds_that_differ_too_much_decide_nothing():
+    base = trial("float32")._replace(rounds=(0.7, 1.0, 3.0))
+    loose, firm = trial("bfloat16", 0.57)._replace(rounds=(0.4, 0.57, 10.0)), trial("float16", 1.5)._replace(rounds=(1.4, 1.5, 1.6))
+    found = advice(base, loose, firm).verdict
+    assert found.startswith("Stay in float32 for now: the rounds differ too much") and "bfloat16 0.13 to 14.29" in found and "when the machine is quiet" in found
+    assert "is not worth it here" in advice(trial("float32"), trial("bfloat16", 1.1), firm).verdict
+
+
+def test_memory_is_promised_only_where_it_was_saved():
+    base, more = trial("float32"), trial("float16", 1.09, 196)
+    found = Advice([base, trial("bfloat16", 1.0), more], {}, 0.0, "a machine", "", {}, without_units=["float16"]).worth
+    assert found.endswith("So it can hardly save time here, and this step needs more memory: a step takes in float16 1.09 of float32's time and 1.96 of its memory.")
+
+
 def test_what_16_bits_are_worth_without_units():
     base, rows = trial("float32"), [trial("bfloat16", 1.03, 71), trial("float16", 0.6, 80)]
     found = Advice([base, *rows], {}, 0.0, "a machine", "", {}, without_units=["bfloat16", "float16"])

@@ -102,6 +102,16 @@ def test_buffers_and_random_numbers_are_put_back():
     assert ampc.doctor.guard._State.mode == "warn"
 
 
+@pytest.mark.parametrize("times", [0.5, 1.0, 4.0])
+def test_a_step_is_said_to_fall_only_by_faster_products(times):
+    net = nn.Linear(64, 64).to(DEVICE)
+    batch = ampc.randn(32, 64, device=DEVICE), ampc.randn(32, 64, device=DEVICE)
+    found = module.bench(net, batch, nn.MSELoss(), ampc.optim.SGD(net.parameters(), lr=0.1), steps=2)
+    found.advice.without_units = []
+    found.rows = [r._replace(peak_flops=(4 if r.precision == "float32" else 4 * times) * found.rows[0].flops) for r in found.rows]
+    assert ("could fall to 0.81 of float32's time" in found.why) == (times > 1) and ("did not multiply faster" in found.why) == (times <= 1)
+
+
 @pytest.mark.skipif(ON_GPU, reason="a GPU has units for both")
 @pytest.mark.parametrize("missing", [["bfloat16", "float16"], ["float16"], []], ids=str)
 def test_without_units_it_does_not_say_that_16_bits_multiply_faster(missing, monkeypatch):

@@ -182,6 +182,12 @@ def test_missing_names(line, text, tmp_path):
     assert f'File "{tmp_path}/script.py", line 2' in frames[0]  # nothing of ours before the script
 
 
+@pytest.mark.parametrize("module", ["torch.nn.Linear(2, 2)", "torch.nn.DataParallel(torch.nn.Linear(2, 2))", "torch.nn.ReLU()"])
+def test_an_attribute_that_torch_has_no_more_than_ampc(module, tmp_path):
+    got = run(tmp_path, f"import torch\n{module}.hidden_units_of_mine\n")
+    assert got.returncode == 1 and "has no attribute 'hidden_units_of_mine'" in got.stderr and "is not in ampc" not in got.stderr
+
+
 def test_scripts_end_as_they_want(tmp_path):
     assert run(tmp_path, "import sys\nsys.exit(3)").returncode == 3
     got = run(tmp_path, "raise ValueError('own')")

@@ -240,6 +240,8 @@ def test_functions_that_can_be_answered(lib):
     found = lib.overrides.get_overridable_functions()
     assert lib.matmul in found[lib] and lib.Tensor.add in found[lib.Tensor] and lib.nn.functional.linear in found[lib.nn.functional]
     assert lib.is_grad_enabled not in found[lib] and lib.is_grad_enabled in lib.overrides.get_ignored_functions()
+    for f, name in ((lib.randn, "torch.randn"), (lib.mean, "torch.mean"), (lib.linalg.norm, "torch.linalg.norm")):
+        assert lib.overrides.resolve_name(f) == name
     assert lib.overrides.resolve_name(lib.Tensor.add_) == "torch.Tensor.add_" and lib.overrides.is_tensor_method_or_property(lib.Tensor.add_)
 
 

@@ -138,6 +138,9 @@ class Advice:
                         "float32's (see below). ampc.doctor.bisect finds the operators that must stay in float32.")
             if any(self._keeps_all(p) for p in self._others):
                 return "Stay in float32: the products would have to be kept in float32, and nothing is left in 16 bits."
+            if self._disturbed():
+                return ("Stay in float32 for now: the rounds differ too much to tell whether mixed precision is worth it here. "
+                        f"{self._times()} Measure again when the machine is quiet.")
             return f"Stay in float32: mixed precision is not worth it here. {self._times()}"
         t = self.trials[self.precision]
         text = (f"Use {self.precision}: a step takes {t.seconds / base.seconds:.2f} of float32's time and "
@@ -155,10 +158,17 @@ class Advice:
         if not self.without_units:
             return ""
         base, names = self.trials["float32"], [p for p in self.trials if p in self.without_units]
+        saves = any(self.trials[p].peak_bytes < base.peak_bytes for p in names)
         shares = [f"in {t.precision} {t.seconds / base.seconds:.2f} of float32's time and {t.peak_bytes / max(base.peak_bytes, 1):.2f} of its memory"
                   for t in map(self.trials.__getitem__, names)]
         return (f"This CPU has no units for {' and '.join(names)}, and computes such products in float32. So {'it' if len(names) == 1 else 'they'} "
-                f"can save memory here, but hardly time: a step takes {', and '.join(shares)}.")
+                f"can {'save memory here, but hardly time' if saves else 'hardly save time here, and this step needs more memory'}: "
+                f"a step takes {', and '.join(shares)}.")
+
+    def _disturbed(self) -> bool:
+        """Whether the rounds say of a precision that it may halve float32's time, and that it may double it."""
+        base = self.trials["float32"]
+        return any(2 * self.trials[p].fastest < base.slowest and self.trials[p].slowest > 2 * base.fastest for p in self._others)
 
     def _times(self) -> str:
         """How sure the comparison of times is."""

@@ -10,8 +10,9 @@ from types import ModuleType, TracebackType
 from typing import Any, Callable, List, Optional
 
 from .._events import Listener, forget, listen
+from ..nn.modules.module import Module
 from . import hook, programs
-from .names import missing_text
+from .names import missing_text, nearest
 from .programs import Program
 
 
@@ -105,7 +106,9 @@ def _advise(error: BaseException) -> None:
         if isinstance(obj, ModuleType) and obj.__name__.split(".")[0] == "ampc":
             text = missing_text(f"torch{obj.__name__[4:]}.{error.name}")
         elif kind.__module__.split(".")[0] in ("ampc", "torch") and getattr(error, "name", None):
-            text = missing_text(_path_of(kind) + "." + str(error.name))
+            path = f"{_path_of(kind)}.{error.name}"
+            if nearest(path) or not issubclass(kind, Module):  # a module's other names are mostly the script's own mistake
+                text = missing_text(path)
     if text:
         frames = traceback.extract_tb(error.__traceback__)
         last = next((f for f in reversed(frames) if f.filename == sys.argv[0]), frames[-1] if frames else None)
