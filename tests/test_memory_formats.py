@@ -80,6 +80,47 @@ def test_gradients_of_permuted_values(dtype):
     assert ampc.equal(x.grad, y.grad) and x.grad.is_contiguous(memory_format=ampc.channels_last)
 
 
+LEAVES = {
+    "rows": lambda m, w: w.t().exp(), "turned": lambda m, w: w.t().contiguous(), "linear": lambda m, w: m.nn.functional.linear(m.ones(5, 3), w.t()),
+    "cast": lambda m, w: w.t().bfloat16() * 2, "both": lambda m, w: w.exp() + w.t().exp().t()}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
+@pytest.mark.parametrize("name", LEAVES)
+@pytest.mark.cpu
+def test_the_gradient_of_a_leaf_lies_as_the_leaf_does(torch, name, order):
+    grads = []
+    for m in (ampc, torch):
+        w = (made(m, order, (3, 4)) / 11).requires_grad_()
+        LEAVES[name](m, w).float().square().sum().backward()
+        assert w.grad.stride() == w.stride()
+        grads.append(w.grad)
+    np.testing.assert_allclose(grads[0].numpy(), grads[1].numpy(), rtol=0.02 if name == "cast" else 1e-5)
+
+
+@pytest.mark.cpu
+def test_the_gradient_of_a_leaf_with_gaps_lies_row_by_row(torch):
+    for m, graph in itertools.product((ampc, torch), (False, True)):
+        w = made(m, (0, 1), (8, 3))[::2].detach().requires_grad_()
+        w.t().sigmoid().square().sum().backward(create_graph=graph)
+        assert w.grad.stride() == (3, 1)
+
+
+ROWS = {
+    "masked_fill": lambda m, x: x.masked_fill(x > 3, 1.0), "masked_fill_tensor": lambda m, x: x.masked_fill(x > 3, m.tensor(1.0)), "tril": lambda m, x: x.tril(),
+    "triu": lambda m, x: x.triu(1), "one_hot": lambda m, x: m.nn.functional.one_hot(x.long()), "isin": lambda m, x: m.isin(x, m.tensor([1.0, 2.0])),
+    "logsigmoid": lambda m, x: m.nn.functional.logsigmoid(x), "rot90": lambda m, x: x.rot90(0, (0, 1))}
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (3, 1, 0, 2)], ids=str)
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.cpu
+def test_a_few_results_are_row_by_row_all_the_same(torch, name, order):
+    got, want = (ROWS[name](m, made(m, order)) for m in (ampc, torch))
+    alike(got, want)
+    assert not want.is_contiguous() or got.view(-1).shape == want.view(-1).shape
+
+
 @pytest.mark.parametrize("make", [ampc.optim.SGD, ampc.optim.AdamW], ids=lambda make: make.__name__)
 def test_optimizers_step_parameters_of_any_order(make):
     plain, last = (made(ampc, order).to(DEVICE).requires_grad_() for order in ((0, 1, 2, 3), (0, 2, 3, 1)))

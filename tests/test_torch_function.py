@@ -253,3 +253,11 @@ def test_values_that_are_no_numbers_are_named():
                 write(wrong)
     with pytest.raises(TypeError, match="argument `alpha` must be a number, got object"):
         x.add(1, alpha=object())
+
+
+def test_what_is_given_to_the_disabled_function_is_checked():
+    disabled = ampc._C._disabled_torch_function_impl
+    for kwargs in ([1], 3):
+        with pytest.raises(TypeError, match="must be a dict"):
+            disabled(ampc.add, (), (ampc.ones(2), 1), kwargs)
+    assert disabled(ampc.add, (), (ampc.ones(2), 1), None).tolist() == disabled(ampc.add, (), (ampc.ones(2), 1), {"alpha": 1}).tolist() == [2, 2]

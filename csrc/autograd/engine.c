@@ -126,7 +126,7 @@ static void mark_needed(engine *e) {
 
 /* Whether nobody but `holders` in here can see it, so that it may be written, or become a .grad itself. */
 static bool is_ours(const ac_tensor *g, int64_t holders) {
-    return g->refs == holders && !g->py && ac_storage_users(g->storage) == 1 && !g->base && ac_is_contiguous(g);
+    return g->refs == holders && !g->py && ac_storage_users(g->storage) == 1 && !g->base && ac_is_dense(g);
 }
 
 /* Adds `grad` (stolen) to a slot. */
@@ -225,6 +225,21 @@ static ac_tensor *as_leaf(ac_tensor *g, const ac_tensor *leaf) {
     return shaped;
 }
 
+/* A .grad lies in memory as its leaf does, and row by row where the leaf has gaps: it can be viewed as the leaf can. */
+static bool lies_as_grad(const ac_tensor *g, const ac_tensor *leaf) {
+    return ac_is_dense(leaf) ? ac_lie_alike(g, leaf) : ac_is_contiguous(g);
+}
+
+static int copy_as_grad(ac_tensor *g, const ac_tensor *leaf, bool create_graph, ac_tensor **copy) {
+    if (lies_as_grad(g, leaf)) return clone_of(g, copy);
+    if (create_graph || ac_is_contiguous(leaf) || !ac_is_dense(leaf)) return ac_call(AC_OP_in_rows, &g, 1, NULL, copy);
+    ac_dims shape = ac_shape_of(g);
+    *copy = ac_tensor_new_on(ac_device_of(g), g->dtype, &shape);
+    if (!*copy) return -1;
+    memcpy((*copy)->strides, leaf->strides, sizeof leaf->strides);
+    return ac_call_into(AC_OP_clone, &g, 1, NULL, *copy);
+}
+
 /* The first gradient becomes .grad itself where that is possible. */
 static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create_graph) {
     ac_tensor *leaf = n->leaf;
@@ -252,8 +267,8 @@ static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create
         ac_tensor *both[2] = {grad, g};
         failed = ac_call_into(AC_OP_add, both, 2, &one, grad);
     } else {
-        if (is_ours(g, 2)) grad = ac_tensor_retain(g);
-        else failed = clone_of(g, &grad);
+        if (is_ours(g, 2) && lies_as_grad(g, leaf)) grad = ac_tensor_retain(g);
+        else failed = copy_as_grad(g, leaf, create_graph, &grad);
     }
     ac_tensor_release(g);
     if (failed) {

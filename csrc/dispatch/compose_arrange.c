@@ -136,7 +136,7 @@ COMPOSE(rot90) {
     NEED(ac_dim_wrap(&to, in[0]->ndim, "rot90"));
     if (from == to) REFUSE(AC_RUNTIME, "rot90: dims must be two different ones");
     int quarters = (int)((a->k % 4 + 4) % 4);
-    if (quarters == 0) return UN(clone, in[0]);
+    if (quarters == 0) return UN(in_rows, in[0]);
     if (quarters == 2) return flipped(s, in[0], from, to);
     int64_t turned = quarters == 1 ? to : from;
     return ac_c_transpose(s, flipped(s, in[0], turned, turned), from, to);
@@ -216,6 +216,8 @@ static T triangle(ac_scratch *s, T x, int64_t diagonal, bool lower) {
     if (x->ndim < 2) REFUSE(AC_RUNTIME, "%s: expected at least 2 dimensions, got %d", lower ? "tril" : "triu", x->ndim);
     ac_device device = ac_device_of(x);
     ac_dims number = {0};
+    x = UN(contiguous, x);
+    if (!x) return NULL;
     T rows = ac_c_unsqueeze(s, ac_c_arange(s, x->shape[x->ndim - 2], device), 1);
     T below = BIN(le, SUB(ac_c_arange(s, x->shape[x->ndim - 1], device), rows), NUM((double)diagonal));
     T zero = x->dtype == AC_bool ? ac_c_full(s, &number, 0, AC_bool, device) : NUM(0);

@@ -76,6 +76,7 @@ COMPOSE(one_hot) {
                n, x->numel);
     NEED(count_classes(s, x, &n));
     if (ac_device_of(x) != AC_CPU && x->numel) x = looked_up(s, x, n);
+    x = UN(contiguous, x);
     return x ? ac_c_cast(s, BIN(eq, ac_c_unsqueeze(s, x, -1), ac_c_arange(s, n, ac_device_of(x))), AC_int64) : NULL;
 }
 

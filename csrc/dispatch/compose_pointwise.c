@@ -48,7 +48,7 @@ COMPOSE(masked_fill_tensor) {
     if (in[1]->dtype != AC_bool)
         REFUSE(AC_RUNTIME, "masked_fill: `mask` must be bool, got %s", ac_dtypes[in[1]->dtype].name);
     NEED(ac_number_held(value, in[0]->dtype, "masked_fill"));
-    return WHERE(in[1], ac_c_cast(s, value, in[0]->dtype), in[0]);
+    return UN(contiguous, WHERE(in[1], ac_c_cast(s, value, in[0]->dtype), in[0]));
 }
 
 COMPOSE(prelu) {
@@ -170,7 +170,7 @@ COMPOSE(rrelu) {
         REFUSE(AC_RUNTIME, "rrelu: `lower` must be at most `upper`, both finite, got %g and %g", a->lower, a->upper);
     ac_attrs_random drawn = {ac_shape_of(x), a->lower, a->upper, x->dtype, ac_device_of(x)};
     if (a->training) slope = ac_c_call(s, AC_OP_uniform, &drawn, 0);
-    return WHERE(BIN(gt, x, NUM(0)), x, MUL(x, slope));
+    return UN(contiguous, WHERE(BIN(gt, x, NUM(0)), x, MUL(x, slope)));
 }
 
 COMPOSE(isclose) {

@@ -77,7 +77,7 @@ COMPOSE(isin) {
     ATTRS(isin);
     ac_attrs_sort up = {-1, 0, 1};
     if (in[0]->is_scalar && in[1]->is_scalar) REFUSE(AC_TYPE, "isin: one of the two must be a Tensor, got two numbers");
-    if (in[1]->is_scalar) return a->invert ? BIN(ne, in[0], in[1]) : BIN(eq, in[0], in[1]);
+    if (in[1]->is_scalar) return UN(contiguous, a->invert ? BIN(ne, in[0], in[1]) : BIN(eq, in[0], in[1]));
     ac_dtype common = ac_result_type(in, 2);
     T x = ac_c_as_tensor(s, in[0], common, ac_device_of(in[1])), known = ac_c_flat(s, ac_c_cast(s, in[1], common));
     if (ac_is_floating(common)) /* nan equals nothing, and does not tell where others would be */
@@ -87,7 +87,7 @@ COMPOSE(isin) {
     if (known->numel == 0) return ac_c_full(s, &shape, a->invert ? 1 : 0, AC_bool, ac_device_of(known));
     T sorted = ac_c_call(s, AC_OP_sort, &up, 1, known);
     T at = sorted ? BIN(minimum, searched(s, sorted, x, false, false), NUM((double)(known->numel - 1))) : NULL;
-    T found = BIN(eq, ac_c_at(s, sorted, at), x);
+    T found = UN(contiguous, BIN(eq, ac_c_at(s, sorted, at), x));
     return a->invert ? UN(logical_not, found) : found;
 }
 

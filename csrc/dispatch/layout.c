@@ -54,8 +54,13 @@ static bool are_alike(const ac_op_call *c, const ac_tensor *out) {
     return ac_is_dense(first);
 }
 
+/* Elementwise operators whose result is row-major all the same, as torch's is. */
+static bool is_for_rows(const ac_op_call *c) {
+    return c->info == &ac_ops[AC_OP_masked_fill] || c->info == &ac_ops[AC_OP_logsigmoid];
+}
+
 void ac_call_lay_out(const ac_op_call *c, ac_tensor *out) {
-    bool keeps = c->info->kind == AC_KIND_POINTWISE || c->info->flags & AC_FLAG_KEEPS_ORDER;
+    bool keeps = c->info->kind == AC_KIND_POINTWISE ? !is_for_rows(c) : c->info->flags & AC_FLAG_KEEPS_ORDER;
     int order[AC_MAX_DIMS];
     int64_t stride = 1;
     if (!keeps || are_in_rows(c)) return;

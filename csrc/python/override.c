@@ -128,6 +128,9 @@ static PyObject *never(PyObject *module, PyObject *args) {
     PyObject *function, *types, *given = NULL, *named = NULL;
     (void)module;
     if (!PyArg_ParseTuple(args, "OO|OO:_disabled_torch_function_impl", &function, &types, &given, &named)) return NULL;
+    if (named && named != Py_None && !PyDict_Check(named))
+        return PyErr_Format(PyExc_TypeError, "_disabled_torch_function_impl: `kwargs` must be a dict, got %s",
+                            Py_TYPE(named)->tp_name);
     PyObject *all = given ? PySequence_Tuple(given) : PyTuple_New(0);
     subclasses_disabled++;
     PyObject *result = all ? PyObject_Call(function, all, named == Py_None ? NULL : named) : NULL;
