@@ -395,9 +395,9 @@ is: Adadelta=optim.Adadelta Adagrad=optim.Adagrad Adamax=optim.Adamax AdamW=opti
 the writer is in torch.utils.tensorboard
 is: SummaryWriter=utils.tensorboard.SummaryWriter
 
-[torch.utils.data.dataloader torch.serialization]
+[torch.utils.data.dataloader]
 these are types for annotations
-any: _collate_fn_t _worker_init_fn_t MAP_LOCATION FILE_LIKE
+any: _collate_fn_t _worker_init_fn_t
 
 [torch.nn.parallel]
 one device is used by a process; DistributedDataParallel trains in several processes
