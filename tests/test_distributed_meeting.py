@@ -132,3 +132,15 @@ def test_nothing_is_left_of_a_rank_that_is_killed_early(tmp_path):
     while (tmp_path / "ranks").exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert done.returncode == 0 and not (tmp_path / "ranks").exists()
+
+
+@pytest.mark.parametrize("name, text, expected", [("RANK", "a", "the variable RANK must be a number, got 'a'"),
+                                                  ("WORLD_SIZE", "two", "the variable WORLD_SIZE must be a number, got 'two'"),
+                                                  ("MASTER_PORT", "abc", "must be from 0 to 65535, got 'abc'"),
+                                                  ("MASTER_PORT", "99999", "must be from 0 to 65535, got '99999'")])
+def test_variables_that_are_no_numbers_are_named(monkeypatch, name, text, expected):
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    for variable, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", name: text}.items():
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(ValueError, match=expected):
+        next(dist.rendezvous("env://"))

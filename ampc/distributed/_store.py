@@ -21,6 +21,7 @@ from ._board import ended_without, last_begun, not_come
 from .errors import DistBackendError, DistNetworkError
 
 ANSWER = 1.0  # seconds in which the others may say what they are doing
+LAST_PORT = 65535
 _found: Dict[str, Any] = {}
 
 
@@ -371,14 +372,18 @@ def part(comm: Comm, members: List[int], tag: int) -> Comm:
 
 
 def address(init_method: Optional[str]) -> Tuple[str, int]:
-    """Host and port of rank 0, as tcp://host:port or variables say, also those of srun; '' and -1 where they are not said."""
+    """Host and port of rank 0, as tcp://host:port or variables say, also those of srun; '' and -1 where they are not said.
+    ValueError for a port that is none."""
     _launcher.set_variables()
     host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
     if str(init_method).startswith("tcp://"):
         host, _, port = urlsplit(str(init_method)).netloc.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port:
         return "", -1
     beside_torch = os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True"  # torchrun itself listens at MASTER_PORT
+    if not port.isdecimal() or int(port) + beside_torch > LAST_PORT:
+        raise ValueError(f"init_process_group: the port, by MASTER_PORT or tcp://host:port, must be from 0 to {LAST_PORT - beside_torch}, "
+                         f"got {port!r}")
     return host.strip("[]"), int(port) + beside_torch
 
 
@@ -396,14 +401,17 @@ def meeting_place(init_method: Optional[str], rank: int, size: int) -> Optional[
 
 
 def said(rank: int, size: int) -> Tuple[int, int]:
-    """This process' rank and their number by arguments, else by RANK and WORLD_SIZE or srun's variables; -1 for what is not said."""
+    """This process' rank and their number by arguments, else by RANK and WORLD_SIZE or srun's variables; -1 for what is not said.
+    ValueError for a variable that is no number."""
     _launcher.set_variables()
     return rank if rank >= 0 else _number("RANK"), size if size > 0 else _number("WORLD_SIZE")
 
 
 def _number(name: str) -> int:
-    text = os.environ.get(name, "")
-    return int(text) if text.isdigit() else -1
+    text = os.environ.get(name) or "-1"
+    if not text.removeprefix("-").isdecimal():
+        raise ValueError(f"init_process_group: the variable {name} must be a number, got {text!r}")
+    return max(int(text), -1)
 
 
 def connect(where: Tuple[str, int, int, int], seconds: float) -> Comm:
