@@ -7,7 +7,7 @@ from typing import Any
 from .. import _C, _ops
 from .._C import Tensor
 from .._messages import checks as _checks
-from .device import contiguous_format, memory_format, preserve_format
+from .device import channels_last, channels_last_3d, contiguous_format, memory_format, preserve_format
 from .unsupported_dtypes import AbsentDtype
 
 
@@ -35,6 +35,12 @@ def in_format(t: Tensor, format: Any, what: str) -> Tensor:
         return _ops._contiguous(t)
     order = _last_order(format, t, what)
     return _ops._contiguous(t.permute(order)).permute([order.index(d) for d in range(t.ndim)])
+
+
+def unchanged(t: Tensor, format: Any, what: str) -> Tensor:
+    """t where nothing else changes, laid out as ``format`` says: itself for rows, too, unless its channels are last. So does torch's ``to``."""
+    rows = format is contiguous_format and not any(f.ndim == t.ndim and is_contiguous(t, f) for f in (channels_last, channels_last_3d))
+    return t if rows else in_format(t, format, what)
 
 
 def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:

@@ -17,7 +17,7 @@ from . import creation as make
 from . import functions as _functions
 from .device import META_NUMBER, Size, device_of, gpu_asked_for, number_of, strided
 from .finfo import finfo
-from .layout import in_format, with_attributes
+from .layout import in_format, unchanged, with_attributes
 from .printing import tensor_format, tensor_html, tensor_repr
 from .typed import name_of, typed
 
@@ -57,7 +57,9 @@ for _dtype, _names in {
 }.items():
     for _name in _names:
         def _convert(self: Tensor, memory_format: Any = None, _to: Any = _dtype) -> Tensor:
-            return in_format(self if self.dtype == _to else _cast(self, _to), memory_format, "conversion")
+            if self.dtype == _to:
+                return self if memory_format is None else unchanged(self, memory_format, "conversion")
+            return in_format(_cast(self, _to), memory_format, "conversion")
 
         _convert.__name__ = _name
         _convert.__doc__ = f"The tensor as {_dtype.name}; itself when it is that already."
@@ -116,7 +118,8 @@ def to(self: Tensor, *args: Any, dtype: Optional[dtype] = None, device: Any = No
         t = _cast(t, dtype)
     if there != here:
         t = _to_device(t, there, non_blocking)
-    t = in_format(t, memory_format, "to")
+    if memory_format is not None:
+        t = unchanged(t, memory_format, "to") if t is self else in_format(t, memory_format, "to")
     return t.clone() if copy and t is self else t
 
 
