@@ -112,7 +112,7 @@ def _asked(func: Callable[..., Any], answering: List[Any], args: Tuple[Any, ...]
         answer = a.__torch_function__(func, types, args, kwargs)
         if answer is not NotImplemented:
             return answer
-    if not answering and not types:
+    if not answering:
         return func(*args, **kwargs)
     raise TypeError(f"{resolve_name(func)}: every __torch_function__ returned NotImplemented, of " + ", ".join(sorted(t.__name__ for t in types)))
 

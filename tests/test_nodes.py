@@ -256,6 +256,7 @@ def test_inference_tensors_are_not_saved(torch):
         for f, args in ((lib.mul, (x, c)), (lib.Tensor.mul_, (x.clone(), c)), (Kept.apply, (x, c))):
             with pytest.raises(RuntimeError, match="(?i)inference"):
                 f(*args)
+        assert lib.hypot(x, c).requires_grad and lib.remainder(x, c).requires_grad  # their gradients do not need c
 
 
 def test_a_gradient_edge_stands_for_a_tensor(torch):

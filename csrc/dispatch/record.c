@@ -40,9 +40,10 @@ ac_node *ac_call_node(const ac_op_call *c, int n_out) {
 }
 
 /* A tensor made under inference_mode counts no writes, so it is not saved, unless all operands are such tensors: torch
- * then records nothing. */
+ * then records nothing. Only operators whose flags say what each gradient needs refuse it; others may save what none
+ * needs. */
 static int check_inference(const ac_op_call *c, const ac_tensor *saved) {
-    if (!saved->is_inference) return 0;
+    if (!saved->is_inference || !(c->info->flags & (AC_FLAG_X_FOR_Y | AC_FLAG_Y_FOR_X))) return 0;
     bool others = false;
     for (int i = 0; i < c->n_in && !others; i++)
         others = c->operands[i] && !c->operands[i]->is_inference && !c->operands[i]->is_scalar;

@@ -80,8 +80,7 @@ PyObject *ac_override_property(const char *name, PyObject *self) {
     return result;
 }
 
-/* -- for Python -----------------------------------------------------------------------------------------------------
- */
+/* -- for Python ------------------------------------------------------------------------------------ */
 
 /* _overrides(args, kwargs) -> whether one of them answers, or a mode does */
 static PyObject *overrides(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -167,8 +166,7 @@ static PyObject *enabled(PyObject *module, PyObject *unused) {
     return PyBool_FromLong(!subclasses_disabled);
 }
 
-/* -- functions in Python that ask -------------------------------------------------------------------------------------
- */
+/* -- functions in Python that ask ------------------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD vectorcallfunc call;
