@@ -16,7 +16,7 @@ from ._names.missing import closest, proposal
 from .nn import functional
 
 OVERLOADS = frozenset(re.findall(r"\w+", """
-    default out Tensor Tensor_out Scalar Scalar_out int int_out dim dim_out dims dims_out dim_IntList dim_int IntList_out Dimname float bool str
+    default out Tensor Tensor_out List ScalarList Scalar Scalar_out int int_out dim dim_out dims dims_out dim_IntList dim_int IntList_out Dimname float bool str
     input Scalar_Tensor Tensor_Scalar Scalar_Tensor_out Tensor_Scalar_out Tensor_Tensor Tensor_Tensor_out Scalar_Scalar generator generator_out
     dtype dtype_out dtype_layout device other prim_Device periodic periodic_out data array Scalar_mode Tensor_mode values values_stable
     correction correction_out x dx a other_scalar self_scalar other_scalar_out self_scalar_out padding memory_format value src reduce
@@ -64,8 +64,8 @@ def _function(name: str) -> Optional[Callable[..., Any]]:
     if name in NOT_HERE:
         return None
     top: Any = sys.modules["ampc"]
-    if name in vars(top) or name in top._FROM:
-        found = getattr(top, name)
+    if name in vars(top) or name in top._FROM or name.startswith("_foreach_"):
+        found = getattr(top, name, None)
     else:
         area, _, rest = name.partition("_")
         places = [_C._functions, vars(functional), vars(Tensor)]

@@ -222,6 +222,15 @@ def test_persistent_workers_stay():
     assert [sorted(v for b in again for v in b.tolist()) for _ in range(3)] == [list(range(11))] * 3
 
 
+def test_workers_are_ended_by_the_name_that_libraries_call():
+    loader = D.DataLoader(Pids(), 2, num_workers=2, persistent_workers=True)
+    pids = {int(p) for batch in loader for p in batch}
+    loader._iterator._shutdown_workers()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
 def test_persistent_workers_stay_when_a_pass_is_left_half_way():
     loader = D.DataLoader(Pids(), 1, num_workers=2, persistent_workers=True)
     it = iter(loader)

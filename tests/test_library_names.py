@@ -259,7 +259,13 @@ ATEN = [("add.Tensor", "ones(2), ones(2)"), ("add.Scalar", "ones(2), 2"), ("mm.d
         ("where.self", "tensor([True]), ones(1), zeros(1)"), ("embedding.default", "arange(6.).view(3, 2), tensor([1])"), ("pow.Tensor_Scalar", "ones(2) * 2, 2"),
         ("batch_norm.default", "ones(2, 3), ones(3), ones(3), zeros(3), ones(3), False, 0.1, 1e-5, False"), ("select.int", "ones(2, 3), 0, 1"), ("sym_size.int", "ones(2), 0"),
         ("convolution.default", "ones(1, 1, 3, 3), ones(1, 1, 2, 2), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1"), ("mul.out", "ones(2), ones(2), out=empty(2)"),
-        ("add.Foo", "1"), ("nope.default", "1"), ("mul.out", "ones(2), ones(2)"), ("mse_loss.default", "ones(2), ones(2), 1")]
+        ("_foreach_nope.default", "[ones(2)]"), ("add.Foo", "1"), ("nope.default", "1"), ("mul.out", "ones(2), ones(2)"), ("mse_loss.default", "ones(2), ones(2), 1")]
+
+
+@pytest.mark.parametrize("call", ["_foreach_add.List([x], [x])", "_foreach_maximum.Scalar([x], 1)", "_foreach_div.ScalarList([x], [2.0])", "_foreach_sqrt([x])"])
+def test_aten_of_lists_of_tensors(torch, call):
+    ours, theirs = (eval("list(t.ops.aten." + call + ")", {"t": t, "x": t.ones(2)}) for t in (ampc, torch))
+    assert [x.tolist() for x in ours] == [x.tolist() for x in theirs]
 
 
 @pytest.mark.parametrize(("op", "args"), ATEN, ids=[op for op, _ in ATEN])

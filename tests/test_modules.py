@@ -422,3 +422,20 @@ def test_values_that_are_loaded_into_nothing_are_warned_about(torch):
         model = ampc.nn.Linear(2, 2, device="meta")
         model.load_state_dict({"weight": ampc.ones(2, 2), "bias": ampc.ones(2)}, assign=True)
     assert model.bias.tolist() == [1, 1]
+
+
+def test_a_replica_shares_buffers_and_has_no_parameters(torch):
+    def replica_of(library):
+        class Own(library.nn.Linear):
+            def _replicate_for_data_parallel(self):
+                made = super()._replicate_for_data_parallel()
+                made.name = "replica"
+                return made
+
+        own = Own(2, 3)
+        own.register_buffer("steps", library.zeros(1))
+        made = own._replicate_for_data_parallel()
+        made._buffers["more"] = None
+        return type(made) is Own, made.name, hasattr(own, "name"), list(made.parameters()), made.steps is own.steps, list(own._buffers), made._is_replica
+
+    assert replica_of(ampc) == replica_of(torch)

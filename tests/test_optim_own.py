@@ -106,3 +106,26 @@ def test_groups_share_after_loading_what_they_shared_before(torch):
         one, two = after.param_groups
         assert one["table"] is two["table"] is not before.param_groups[0]["table"], library.__name__
         assert one["table"] == [[0], [1]]
+
+
+def test_an_optimizer_around_another_may_add_defaults(torch):
+    """What it added is not asked for in a state that the inner optimizer saved before."""
+    for library in (torch, ampc):
+        p = library.nn.Parameter(library.ones(2))
+        inner = library.optim.AdamW([p], lr=0.25)
+        saved = inner.state_dict()
+        inner.defaults.update(pace=0.5)
+        for group in inner.param_groups:
+            group.setdefault("pace", 0.5)
+        inner.load_state_dict(saved)
+        assert inner.param_groups[0]["lr"] == 0.25
+
+
+def test_tensors_by_device_and_dtype_as_optimizers_of_libraries_group_them(torch):
+    def grouped(library):
+        a, b, c = (library.ones(n, dtype=d) for n, d in ((1, library.float32), (2, library.float16), (3, library.float32)))
+        got = library.optim.Optimizer._group_tensors_by_device_and_dtype([[a, b, c], [c, None, a], []], with_indices=True)
+        return {(str(device), str(dtype).split(".")[1]): ([[None if t is None else len(t) for t in column] for column in columns], indices)
+                for (device, dtype), (columns, indices) in got.items()}
+
+    assert grouped(ampc) == grouped(torch)

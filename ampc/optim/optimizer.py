@@ -14,6 +14,7 @@ from .._events import announce
 from .._names.missing import absent_from
 from .._tensor.device import device_of
 from .._tensor.gradients import zero_grad
+from .._tensor.grouping import _group_tensors_by_device_and_dtype
 from ..autograd import enable_grad, no_grad
 from ..cuda.graphs import captured_graph
 from ._hooks import HasHooks, after_step, before_step, has_step_hooks, register_optimizer_step_post_hook, register_optimizer_step_pre_hook  # noqa: F401
@@ -90,7 +91,7 @@ class Optimizer(HasHooks):
             raise TypeError("params must be an iterable of Tensors or dicts, got one Tensor; write [tensor]")
         if not isinstance(params, Iterable):
             raise TypeError(f"'{type(params).__name__}' object is not iterable; of a module, pass its parameters()")
-        self.defaults = defaults
+        self.defaults, self._own_options = defaults, frozenset(defaults)
         self.state: Dict[Tensor, Dict[str, Any]] = defaultdict(dict)
         self.param_groups: List[Dict[str, Any]] = []
         self._forget_hooks()
@@ -254,6 +255,10 @@ class Optimizer(HasHooks):
     def _step_group(self, group: Dict[str, Any]) -> None:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")
 
+    @staticmethod
+    def _group_tensors_by_device_and_dtype(tensorlistlist: Any, with_indices: bool = False) -> Any:
+        return _group_tensors_by_device_and_dtype(tensorlistlist, with_indices)
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, or zeroes them."""
         for group in self.param_groups:
@@ -320,7 +325,8 @@ class Optimizer(HasHooks):
         if type(self).__setstate__ is not Optimizer.__setstate__:
             return  # a class of a script that fills in what its old checkpoints lack
         for i, group in enumerate(saved):
-            lacking = sorted(self.defaults.keys() - group.keys() - _ADDED_LATER)
+            own = getattr(self, "_own_options", self.defaults.keys())  # what an optimizer around this one added to `defaults` is not asked for
+            lacking = sorted(own - group.keys() - _ADDED_LATER)
             if lacking:
                 raise KeyError(f"{type(self).__name__}: group {i} of the state has the options {sorted(group.keys() - {'params'})} and lacks "
                                f"{lacking}; it is of another kind of optimizer. Load a state that {type(self).__name__} saved, or start without one")

@@ -515,6 +515,12 @@ class Module(HasHooks):
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
 
+    def _replicate_for_data_parallel(self) -> Module:
+        """A copy that shares all but the dictionaries of buffers and modules, and has no parameters: modules override it to change their replicas."""
+        replica = self.__new__(type(self))
+        replica.__dict__ = {**self.__dict__, "_parameters": {}, "_buffers": dict(self._buffers), "_modules": dict(self._modules), "_is_replica": True}
+        return replica
+
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: there is no compiler to run. A UserWarning says so once."""
         say_that_nothing_is_compiled()

@@ -288,6 +288,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 return answer, indices
         raise StopIteration
 
+    def _shutdown_workers(self) -> None:
+        self.close()
+
     def close(self) -> None:
         """Ends the workers."""
         pool, self._pool = self._pool, None
