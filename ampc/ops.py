@@ -16,11 +16,12 @@ from ._names.missing import closest, proposal
 from .nn import functional
 
 OVERLOADS = frozenset(re.findall(r"\w+", """
-    default out Tensor Tensor_out List ScalarList Scalar Scalar_out int int_out dim dim_out dims dims_out dim_IntList dim_int IntList_out Dimname float bool str
+    default out Tensor Tensor_out Scalar Scalar_out int int_out dim dim_out dims dims_out dim_IntList dim_int IntList_out Dimname float bool str
     input Scalar_Tensor Tensor_Scalar Scalar_Tensor_out Tensor_Scalar_out Tensor_Tensor Tensor_Tensor_out Scalar_Scalar generator generator_out
     dtype dtype_out dtype_layout device other prim_Device periodic periodic_out data array Scalar_mode Tensor_mode values values_stable
     correction correction_out x dx a other_scalar self_scalar other_scalar_out self_scalar_out padding memory_format value src reduce
     value_reduce value_out src_out value_reduce_out two two_out unary_out scalar scalar_out stable stable_out output U hacked_twin Tensor_list
+    List ScalarList
     enum intlist decimals decimals_out out_mode all_out dim_values dim_max dim_min max min start start_out start_step step padding_idx vec
     ord_str ord_str_out atol_rtol_tensor atol_rtol_float rcond_tensor p_str self self_out ScalarOther ScalarSelf inverse eigvals low low_out
     low_generator sizes from to dim_dtype indices sections tensor_indices_or_sections using_ints using_ints_out mode hint hint_out names p_dim

@@ -300,6 +300,7 @@ UNREAD = {
     "trace.example_inputs": "the same", "trace_module.inputs": "the same", "annotate.the_type": "the same",
     "load.mmap": "a hint for large files", "assert_close.check_layout": "all tensors are strided", "checkpoint.debug": "errors are always whole",
     "log_abs_det_jacobian.y": "a transform reads what it needs of its two ends",
+    "scalar.collections": "torch ignores it, too", "pr_curve_raw.num_thresholds": "the counts say how many", "pr_curve_raw.weights": "the counts are weighed",
     "add_graph.input_to_model": "the model as text: nothing is traced",
     "is_in_torch_dispatch_mode.include_infra_modes": "no mode can be entered",
     "compute_mask.t": "of masks that no value decides",
@@ -363,7 +364,8 @@ def test_no_argument_is_accepted_and_ignored():
 # Commands and reports, whose functions no script calls.
 PROGRAMS = {"cli", "selftest", "run", "doctor", "check", "training"}
 # Files whose names are those of another interface than torch's.
-OTHER_INTERFACES = {"ampc._tensor.array_api": "the array API standard, whose functions of torch's names take other arguments"}
+OTHER_INTERFACES = {"ampc._tensor.array_api": "the array API standard, whose functions of torch's names take other arguments",
+                    "ampc.utils.tensorboard.summary": "what is written for TensorBoard"}
 # Of the other names that two files define, why: in torch, too, they are different functions.
 TWO_FUNCTIONS = {
     "agrees board part": "of groups that MPI has started, and of those that variables have",

@@ -240,55 +240,6 @@ def test_multiprocessing():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split("\n")[0] == "[[0.0, 0.0], [1.0, 1.0]]"
 
 
-def test_tensorboard(tmp_path):
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    with ampc.utils.tensorboard.SummaryWriter(tmp_path) as writer:
-        for step in range(3):
-            writer.add_scalar("loss", ampc.tensor(1.5) * step, step)
-        writer.add_histogram("weights", ampc.randn(100), 1)
-        writer.add_text("note", "hello")
-        writer.add_image("picture", ampc.rand(3, 4, 5), 2)
-        writer.add_scalars("pair", {"a": 1.0, "b": 2.0}, 0)
-        with pytest.raises(ValueError, match="not one number"):
-            writer.add_scalar("loss", ampc.ones(2))
-        with pytest.raises(ValueError, match="not finite"):
-            writer.add_histogram("weights", ampc.tensor([float("nan")]))
-    found = EventAccumulator(str(tmp_path)).Reload()
-    assert [(e.step, e.value) for e in found.Scalars("loss")] == [(0, 0.0), (1, 1.5), (2, 3.0)]
-    assert found.Histograms("weights")[0].histogram_value.num == 100
-    (image,) = found.Images("picture")
-    assert (image.height, image.width, image.step) == (4, 5, 2)
-    assert {p.name for p in tmp_path.iterdir() if p.is_dir()} == {"pair_a", "pair_b"}
-
-
-def test_tensorboard_numbers_in_float64_and_known_choices(tmp_path):
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    from tensorboard.plugins.hparams import metadata
-
-    with ampc.utils.tensorboard.SummaryWriter(tmp_path) as writer:
-        writer.add_scalar("wide", ampc.tensor(1 / 3, dtype=ampc.float64), 0, new_style=True, double_precision=True)
-        writer.add_scalar("narrow", 1 / 3, 0, new_style=True)
-        writer.add_hparams({"lr": 0.1, "rule": "adam"}, {"loss": 0.5}, {"rule": ["adam", "sgd"]}, run_name="one")
-        with pytest.raises(TypeError, match="hparam_domain_discrete"):
-            writer.add_hparams({"lr": 0.1}, {"loss": 0.5}, {"rule": ["adam"]})
-    found = EventAccumulator(str(tmp_path)).Reload()
-    assert found.Tensors("wide")[0].tensor_proto.double_val[0] == 1 / 3 and found.Tensors("narrow")[0].tensor_proto.float_val[0] == np.float32(1 / 3)
-    run = EventAccumulator(str(tmp_path / "one")).Reload()
-    content = run.SummaryMetadata("_hparams_/experiment").plugin_data.content
-    infos = {info.name: info for info in metadata.parse_experiment_plugin_data(content).hparam_infos}
-    assert [v.string_value for v in infos["rule"].domain_discrete.values] == ["adam", "sgd"] and not infos["lr"].HasField("domain_discrete")
-
-
-def test_tensorboard_missing(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
-    with pytest.raises(ModuleNotFoundError, match="pip install tensorboard"):
-        ampc.utils.tensorboard.SummaryWriter(tmp_path)
-
-
 def test_dtypes_by_name_alone(torch):
     """Libraries mention them in tables; tensors of them there are none."""
     names = ["complex64", "complex128", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]

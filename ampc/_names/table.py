@@ -391,10 +391,6 @@ the optimizers are in torch.optim
 is: Adadelta=optim.Adadelta Adagrad=optim.Adagrad Adamax=optim.Adamax AdamW=optim.AdamW ASGD=optim.ASGD NAdam=optim.NAdam RAdam=optim.RAdam
     RMSprop=optim.RMSprop Rprop=optim.Rprop Adafactor=optim.Adafactor Muon=optim.Muon
 
-[torch.utils.tensorboard.writer]
-the writer is in torch.utils.tensorboard
-is: SummaryWriter=utils.tensorboard.SummaryWriter
-
 [torch.utils.data.dataloader]
 these are types for annotations
 any: _collate_fn_t _worker_init_fn_t
