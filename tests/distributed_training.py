@@ -199,6 +199,22 @@ def no_sync_adds_up(rank, size):
     same_everywhere([p.grad.cpu().numpy() for p in model.parameters()][0])
 
 
+def a_backward_pass_is_made_to_average(rank, size):
+    """As Accelerate does it: all forward passes within no_sync, and the last backward pass averages their sum."""
+    model, one = DDP(made()), made()
+    with model.no_sync():
+        losses = [F.cross_entropy(model(x), y) for x, y in (share(rank, size, step) for step in range(3))]
+    for step, loss in enumerate(losses):
+        if step == 2:
+            model.require_backward_grad_sync = model.require_forward_param_sync = True
+            model.reducer.prepare_for_backward([])
+        loss.backward()
+        F.cross_entropy(one(batch(step)[0]), batch(step)[1]).backward()
+    for p, q in zip(model.parameters(), one.parameters()):
+        assert ampc.allclose(p.grad, q.grad, rtol=1e-4, atol=1e-5)
+    same_everywhere([p.grad.cpu().numpy() for p in model.parameters()][0])
+
+
 class Branches(nn.Module):
     def __init__(self):
         super().__init__()

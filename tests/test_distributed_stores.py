@@ -108,6 +108,17 @@ def test_a_file_is_removed_after_the_last(tmp_path):
     assert not path.exists()
 
 
+def test_a_file_that_was_there_is_emptied_and_used_again(tmp_path):
+    path = tmp_path / "store"
+    path.touch()
+    for _ in range(2):
+        first, second = dist.FileStore(str(path), 2), dist.FileStore(str(path), 2)
+        assert first.num_keys() == 0
+        first.set("a", "1")
+        del first, second
+        assert path.read_bytes() == b""
+
+
 OTHER = """
 import sys
 from datetime import timedelta

@@ -234,11 +234,12 @@ class HashStore(Store):
 
 class FileStore(Store):
     """A store in a file, which all processes see. Where ``world_size`` is given, the file is removed once so many of its stores are
-    gone, and all."""
+    gone, and all; one that was there before them is emptied, for whoever made it."""
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         self.path = os.fspath(file_name)
-        _in_file(self.path, lambda table: table.run("add", [HERE.encode(), b"1"]))
+        is_new = _made(self.path)
+        _in_file(self.path, lambda table: [*(table.run("add", [HERE.encode(), b"1"]) or []), *(table.run("add", [MADE.encode(), b"%d" % is_new]) or [])])
         if world_size > 0:
             weakref.finalize(self, _leave, self.path, world_size)
 
@@ -250,23 +251,36 @@ class FileStore(Store):
 
     def list_keys(self) -> List[str]:
         """All keys."""
-        return [key for key in super().list_keys() if key not in (LEFT, HERE)]
+        return [key for key in super().list_keys() if key not in (LEFT, HERE, MADE)]
 
     def num_keys(self) -> int:
         """The number of keys."""
         return len(self.list_keys())
 
 
-HERE, LEFT = "\0here", "\0left"  # the keys of a file that count the stores which are there, and those which are gone
+HERE, LEFT, MADE = "\0here", "\0left", "\0made"  # the keys of a file that count the stores which are there, are gone, and made the file
+
+
+def _made(path: str) -> bool:
+    """Whether there was no such file before."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _leave(path: str, world_size: int) -> None:
     def count(table: Table) -> Answer:
-        return [*(table.run("add", [HERE.encode(), b"-1"]) or []), *(table.run("add", [LEFT.encode(), b"1"]) or [])]
+        here, left, made = (int((table.run("add", [key.encode(), n]) or [])[0]) for key, n in ((HERE, b"-1"), (LEFT, b"1"), (MADE, b"0")))
+        is_last = here == 0 and left >= world_size
+        if is_last:
+            table.values.clear()
+            table.queues.clear()
+        return [b"%d" % (is_last and made)]
 
     with contextlib.suppress(OSError):
-        here, left = map(int, (_in_file(path, count) or []) if os.path.exists(path) else (1, 0))
-        if here == 0 and left >= world_size:
+        if os.path.exists(path) and _in_file(path, count) == [b"1"]:
             os.unlink(path)
 
 

@@ -67,6 +67,15 @@ class Reducer:
         self._due = 1 if self._is_new else self._due + 1
         self._is_new = False
 
+    def prepare_for_backward(self, outputs: Any) -> None:
+        """The next backward pass averages, though no forward pass has announced it: that of ``outputs``, whose unused parameters are sought
+        where that is asked for."""
+        self.check_finished()
+        self.expect()
+        self.averages = True
+        if self.finds_unused and _tensors(outputs):
+            self.find_unused(outputs)
+
     def stop(self) -> None:
         """From now on nothing is averaged."""
         for handle in self._handles:
