@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu  # noqa: E402
 import report  # noqa: E402
-from cases import BY_NAME, CASES  # noqa: E402
+from cases import BY_NAME, CASES, Case  # noqa: E402
 from classes import CLASSES  # noqa: E402
 from generated import write_or_check  # noqa: E402
 
@@ -71,8 +71,26 @@ def ratios_text(columns: list[report.Newest]) -> str:
     heads = ["ampc's time / torch's", *map(where, columns)]
     lines = [f"ampc is faster in {wins} of these {len(all_found)} measurements, and torch in {len(all_found) - wins}.", "",
              "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|",
-             *(f"| {WORK[name]} | " + " | ".join(cell[1] if cell else "" for cell in cells) + " |" for name, cells in found.items() if any(cells))]
-    return "\n".join(lines) + "\n"
+             *_rows({WORK[name]: [cell and cell[1] for cell in cells] for name, cells in found.items()})]
+    return "\n".join([*lines, "", *worth_lines(columns)]) + "\n"
+
+
+def _rows(cells: dict[str, list[str | None]]) -> list[str]:
+    """The lines of a table whose rows have something in them."""
+    return [f"| {title} | " + " | ".join(text or "" for text in row) + " |" for title, row in cells.items() if any(row)]
+
+
+def worth_lines(columns: list[report.Newest]) -> list[str]:
+    """What 16 bits are worth on each class: ampc's own times."""
+
+    def cell(measured: report.Newest, case: Case) -> str | None:
+        run = measured.run_of(case)
+        ratio = report.over_float32(run, case) if run else None
+        return None if ratio is None else f"{ratio:.2f}" if ratio < 1 else f"**{ratio:.2f}**"
+
+    pairs = {WORK[name]: [cell(measured, BY_NAME[name]) for measured in columns] for name in WORK if BY_NAME[name].in_float32}
+    return ["What 16 bits are worth there is ampc's time in them over its time in float32; bold where float32 is faster.", "",
+            "| ampc in 16 bits / in float32 | " + " | ".join(measured.cpu.title for measured in columns) + " |", "|---" * (len(columns) + 1) + "|", *_rows(pairs)]
 
 
 def gpu_text() -> str:
