@@ -33,7 +33,7 @@ def test_all_of_it_on_the_simulator(way, tmp_path):
     text = report.read_text()
     assert done.returncode == 0, text + done.stderr
     parts = parts_of(report)
-    wanted = {"libraries", "CUDA graphs", "speed", "NCCL, one process",
+    wanted = {"ampc info", "CUDA graphs", "speed", "NCCL, one process",
               *(f"{kind}, {name}" for kind in ("products", "convolutions") for name in contact.DTYPES)}
     assert all(parts[name] == "good" for name in wanted) and parts["tests"] == "left out"
     assert "258 products, 0 wrong" in text and "132 convolutions, 0 wrong" in text and "numbers equal" in text and "cuBLASLt      13" in text and "AMP step" in text
@@ -45,7 +45,7 @@ def test_without_a_gpu(tmp_path, capsys):
     report = tmp_path / "report.txt"
     assert main(["first-contact", "--output", str(report)]) == 2
     parts = parts_of(report)
-    assert parts["libraries"] == "good" and all(how == "left out" for name, how in parts.items() if name not in ("libraries", "the machine"))
+    assert parts["ampc info"] == "good" and all(how == "left out" for name, how in parts.items() if name not in ("ampc info", "the machine"))
     assert "there is no usable GPU" in capsys.readouterr().out
 
 

@@ -59,7 +59,7 @@ def _parts(tests: Optional[str], small: bool) -> List[Part]:
     beside = [sys.executable, table, *less] if os.path.exists(table) and not small else [*contact, "speed", *less]
     return [
         Part("the machine", ["nvidia-smi"] if shutil.which("nvidia-smi") else [], 20, "nvidia-smi is not there"),
-        Part("libraries", [*python, "ampc", "info"], 60),
+        Part("ampc info", [*python, "ampc", "info"], 60),
         *(Part(f"products, {name}", [*contact, "products", name, *less], 60) for name in DTYPES),
         *(Part(f"convolutions, {name}", [*contact, "convolutions", name, *less], 60) for name in DTYPES),
         Part("kernels against float64", [*python, "ampc", "selftest", "--device", "cuda", "--quiet"], 150) if not small else
@@ -150,8 +150,8 @@ def first_contact(args: argparse.Namespace) -> int:
         report.say(f"ampc {__version__}, first contact, {time.strftime('%Y-%m-%d %H:%M')}, Python {platform.python_version()}, {platform.platform()}")
         good = True
         for part in _parts(_tests_near(args.tests), args.small):
-            if not usable and part.name not in ("the machine", "libraries"):
-                part = part._replace(command=[], why="no usable GPU, see libraries")
+            if not usable and part.name not in ("the machine", "ampc info"):
+                part = part._replace(command=[], why="no usable GPU, see ampc info")
             good = report.run(part, end - time.monotonic()) and good
         failed = [name for name, how, _ in report.ended if how.startswith("FAILED")]
         report.say(f"{len(report.ended)} parts, {sum(s for _, _, s in report.ended):.0f} s; "
