@@ -85,7 +85,7 @@ coverage: $(VENV)/installed
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels. With SHARE=3 one in three of the
 # tests, drawn; AMPC_TEST_SEED repeats a draw.
 SHARE ?=
-GPU_SUITES := test_cuda.py test_cuda_kernels.py test_cuda_windows.py test_cuda_attention.py test_cuda_capture.py test_cuda_graphs.py test_cuda_contexts.py test_special.py test_composed.py test_linalg.py test_lists.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_skipped_steps.py test_optim.py test_nn.py test_recurrent.py test_tensor.py \
+GPU_SUITES := test_cuda.py test_cuda_kernels.py test_cuda_windows.py test_cuda_attention.py test_cuda_capture.py test_cuda_graphs.py test_cuda_graph_step.py test_cuda_contexts.py test_special.py test_composed.py test_linalg.py test_lists.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_skipped_steps.py test_optim.py test_nn.py test_recurrent.py test_tensor.py \
 	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_doctor_ordinary.py test_doctor_values.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py \
 	test_shadow.py test_keras.py test_loss_scale.py test_trainer.py test_bench.py test_testing.py test_seeds.py test_seeds_guide.py test_selftest.py test_fuzz.py test_opinfo.py test_foreach.py \
 	test_corners.py test_events.py test_flop_counter.py test_names.py test_argument_names.py test_mixed_dtypes.py test_new_tensors.py test_nodes.py test_optim_own.py test_out.py test_pending.py test_schedules.py test_utils.py test_values.py \

@@ -401,7 +401,81 @@ def test_stochastic_rounding_draws_anew_at_each_replay():
     assert [(g.replay(), v.tolist())[1] for _ in range(6)] == expected and len(set(map(tuple, expected))) > 2
 
 
-# -- a whole step ------------------------------------------------------------------------------------------------------------------------
+# -- captures that never end -----------------------------------------------------------------------------------------------------------------
+
+
+def begun(s):
+    """A graph that captures on stream s, with some work in it, and what that gives."""
+    g = ampc.cuda.CUDAGraph()
+    with ampc.cuda.stream(s):
+        g.capture_begin()
+        return g, ampc.rand(1 << 16) + 1
+
+
+def fail(s):
+    _kept = begun(s)
+    raise KeyError("between")
+
+
+def give_up_by_reset(s):
+    g, _ = begun(s)
+    g.reset()
+    with ampc.cuda.stream(s):
+        g.capture_begin()  # it can be captured again
+        y = ampc.ones(3) * 5
+        g.capture_end()
+    g.replay()
+    assert y.tolist() == [5.0] * 3
+
+
+def give_up_by_an_exception(s):
+    with pytest.raises(KeyError, match="between"):
+        fail(s)
+
+
+@pytest.mark.parametrize("give_up", [lambda s: begun(s) and None, give_up_by_reset, give_up_by_an_exception], ids=["deleted", "reset", "exception"])
+def test_a_stream_whose_capture_never_ended_runs_again(give_up):
+    s = ampc.cuda.Stream()
+    ampc.manual_seed(4)
+    expected = ampc.rand(4).tolist()
+    ampc.cuda.synchronize(), gc.collect(), ampc.cuda.empty_cache()
+    before = ampc.cuda.memory_allocated(), ampc.cuda.memory_reserved()
+    ampc.manual_seed(4)
+    give_up(s)
+    gc.collect()
+    assert not ampc.cuda.is_current_stream_capturing()
+    with ampc.cuda.stream(s):
+        assert ampc.rand(4).tolist() == expected, "on that stream, from where the random stream was"
+    ampc.cuda.synchronize(), gc.collect(), ampc.cuda.empty_cache()
+    assert (ampc.cuda.memory_allocated(), ampc.cuda.memory_reserved()) == before
+    g, y = captured(lambda: ampc.ones(2) + 1)
+    g.replay()
+    assert y.tolist() == [2.0, 2.0]
+
+
+def test_a_capture_that_is_deleted_by_another_thread_ends_where_it_was_begun():
+    s, made, dropped, seen = ampc.cuda.Stream(), threading.Event(), threading.Event(), []
+
+    def work():
+        held.append(begun(s))
+        made.set()
+        dropped.wait(60)
+        with ampc.cuda.stream(s):
+            seen.append(ampc.cuda.is_current_stream_capturing())
+            seen.append((ampc.ones(2) + 2).tolist())
+
+    held: list = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert made.wait(60)
+    held.clear()
+    gc.collect()
+    dropped.set()
+    thread.join()
+    assert seen == [False, [3.0, 3.0]]
+
+
+# -- parts of a model ------------------------------------------------------------------------------------------------------------------------
 
 
 def make_model():
@@ -412,131 +486,6 @@ def make_model():
 def make_batches(n, size=8):
     ampc.manual_seed(5)
     return [(ampc.randn(size, 12), ampc.randint(0, 4, (size,))) for _ in range(n)]
-
-
-def eager_step(model, optimizer, scaler, x, y, limit):
-    optimizer.zero_grad()
-    with ampc.autocast("cuda", dtype=ampc.float16):
-        loss = F.cross_entropy(model(x), y)
-    scaler.scale(loss).backward()
-    if limit is not None:
-        scaler.unscale_(optimizer)
-        nn.utils.clip_grad_norm_(model.parameters(), limit)
-    scaler.step(optimizer)
-    scaler.update()
-    return loss
-
-
-def train(make_optimizer, limit, steps, graphed, batches=None):
-    model = make_model()
-    optimizer = make_optimizer(model.parameters())
-    scaler = ampc.amp.GradScaler("cuda", init_scale=2.0**19, growth_interval=4)
-    scheduler = ampc.optim.lr_scheduler.StepLR(optimizer, 7, 0.9)
-    step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler, max_norm=limit) if graphed else None
-    ampc.manual_seed(9)
-    seen = []
-    for i, (x, y) in enumerate(make_batches(steps) if batches is None else batches):
-        if i == steps // 2 and limit is not None:
-            limit = limit / 2
-            if graphed:
-                step.max_norm = limit
-        loss = step(x, y) if graphed else eager_step(model, optimizer, scaler, x, y, limit)
-        scheduler.step()
-        seen.append([loss.item(), scaler.get_scale(), scaler.last_step.skipped])
-        if i % 10 == 0 or scaler.last_step.skipped:
-            last = scaler.last_step
-            seen[-1] += [last.loss, last.scale, last.lr, last.grad_norm, last.amax, last.infs, [v.tolist() for v in model.state_dict().values()],
-                         [p.grad.tolist() for p in model.parameters()]]
-    return seen, [s.skipped for s in scaler.ledger], repr(optimizer.state_dict())
-
-
-@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote", "ignore:.*scheduler-after-skip")
-@pytest.mark.parametrize("limit", [0.5, None], ids=["clipped", "not clipped"])
-@pytest.mark.parametrize("make", [lambda p: ampc.optim.AdamW(p, lr=1e-2), lambda p: ampc.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True)], ids=["AdamW", "SGD"])
-def test_a_graphed_step_is_the_eager_step_bit_for_bit(make, limit):
-    steps = 200
-    eager, graphed = (train(make, limit, steps, each) for each in (False, True))
-    for i, (a, b) in enumerate(zip(eager[0], graphed[0])):
-        assert repr(a) == repr(b), f"step {i}"  # nan is equal to itself there
-    assert eager == graphed or repr(eager) == repr(graphed)
-    scales = [scale for _, scale, *_ in eager[0]]
-    assert {-1, 1} == {(b > a) - (b < a) for a, b in zip(scales, scales[1:])} - {0} and 1 < sum(eager[1]) < steps / 2, "it should grow and shrink"
-
-
-@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
-def test_batches_of_other_shapes_and_the_other_mode_are_captured_by_themselves():
-    batches = [b for pair in zip(make_batches(12), make_batches(12, size=5)) for b in pair]
-    make = lambda p: ampc.optim.AdamW(p, lr=1e-2)  # noqa: E731
-    eager, graphed = (train(make, 1.0, len(batches), each, batches) for each in (False, True))
-    assert repr(eager) == repr(graphed)
-    model = make_model()
-    step = ampc.cuda.graph_step(model, F.cross_entropy, ampc.optim.SGD(model.parameters(), lr=0.0), dtype=ampc.float32, warmup=1)
-    x, y = make_batches(1)[0]
-    noisy = [step(x, y).item() for _ in range(4)]
-    model.eval()
-    assert len(set(noisy)) == 4 and len({step(x, y).item() for _ in range(4)}) == 1
-
-
-@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
-def test_a_state_that_is_loaded_is_not_passed_by():
-    def train(graphed):
-        model, x, y = make_model(), *make_batches(1)[0]
-        optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=1e-2), ampc.amp.GradScaler("cuda", init_scale=2.0**12, growth_interval=3)
-        step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler) if graphed else lambda x, y: eager_step(model, optimizer, scaler, x, y, None)
-        seen = []
-        for i in range(12):
-            if i == 4:
-                saved = [{k: v.clone() for k, v in model.state_dict().items()}, optimizer.state_dict(), scaler.state_dict()]
-                saved[1] = {**saved[1], "state": {n: {k: v.clone() for k, v in s.items()} for n, s in saved[1]["state"].items()}}
-            if i == 7:
-                model.load_state_dict(saved[0]), optimizer.load_state_dict(saved[1]), scaler.load_state_dict(saved[2])
-            seen.append((step(x, y).item(), scaler.get_scale(), [p.tolist() for p in model.parameters()]))
-        return seen
-
-    assert train(True) == train(False)
-
-
-@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
-def test_a_step_that_cannot_be_captured_names_the_line_and_goes_on_without_a_graph():
-    model = make_model()
-    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cuda")
-    losses = []
-
-    def loss_fn(out, y):
-        loss = F.cross_entropy(out, y)
-        losses.append(loss.item())
-        return loss
-
-    step = ampc.cuda.graph_step(model, loss_fn, optimizer, scaler, warmup=1)
-    x, y = make_batches(1)[0]
-    step(x, y)
-    with pytest.raises(RuntimeError, match=r"test_cuda_graphs.py:\d+: `losses.append\(loss.item\(\)\)`: item: a copy to the CPU cannot be captured"):
-        step(x, y)
-    eager_step(model, optimizer, scaler, x, y, None)
-    assert len(scaler.ledger) == 2
-
-
-def test_the_step_says_what_it_needs(request):
-    model = make_model()
-    optimizer = ampc.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(TypeError, match="LBFGS is computed in Python"):
-        ampc.cuda.graph_step(model, F.cross_entropy, ampc.optim.LBFGS(model.parameters()))
-    with pytest.raises(TypeError, match="`scaler` must be a GradScaler or None, got int"):
-        ampc.cuda.graph_step(model, F.cross_entropy, optimizer, 3)
-    with pytest.raises(ValueError, match="`warmup` must be at least 1"):
-        ampc.cuda.graph_step(model, F.cross_entropy, optimizer, warmup=0)
-    step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, dtype=ampc.float32, max_norm=1.0, warmup=1)
-    with pytest.raises(TypeError, match="inputs and targets must be Tensors, got list"):
-        step([1.0], ampc.ones(1))
-    x, y = make_batches(1)[0]
-    step(x, y), step(x, y)
-    with pytest.raises(RuntimeError, match="a limit can be changed, but not added or removed"):
-        step.max_norm = None
-    step.max_norm = 2.0
-    assert step.max_norm == 2.0
-
-
-# -- parts of a model ------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

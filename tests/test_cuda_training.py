@@ -6,7 +6,8 @@ import warnings
 
 import numpy as np
 import pytest
-from test_cuda_graphs import eager_step, make_batches, make_model
+from test_cuda_graph_step import eager_step
+from test_cuda_graphs import make_batches, make_model
 from where import ON_GPU, simulated, simulator
 
 import ampc

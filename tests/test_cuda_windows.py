@@ -172,3 +172,36 @@ def test_bytes_of_average_pooling(call, more):
     g = drawn(*y.shape, dtype=ampc.float16)
     assert bytes_of(lambda: call(x)) <= more * (x.nbytes + y.nbytes)
     assert bytes_of(lambda: ampc.autograd.grad(y, x, g, retain_graph=True)) <= more * (x.nbytes + max(y.nbytes, 32 * 8))
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
+@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("enabled", [True, False], ids=["cuDNN", "own kernels"])
+def test_float16_convolutions_show_what_is_beyond_the_largest_number(enabled, bias, last):
+    x, w, b = ampc.ones(2, 3, 5, 5), ampc.ones(4, 3, 3, 3), ampc.zeros(4)
+    x[1, 2, 3, 3] = -65504.0
+    w[:, 2] = 2.0
+    x, w, b = x.half(), w.half(), b.half() if bias else None
+    x = x.to(memory_format=ampc.channels_last) if last else x
+    with ampc.backends.cudnn.flags(enabled=enabled):
+        y, back = F.conv2d(x, w, b, padding=1), F.conv_transpose2d(x, w.transpose(0, 1).contiguous(), b, padding=1)
+    for got in (y, back):
+        assert got[1, :, 2:, 2:].eq(float("-inf")).all() and got.isinf().sum() == 4 * 9, "where a window met the pixel, and nowhere else"
+        assert got[0, :, 2, 2].tolist() == [36.0] * 4
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+@pytest.mark.parametrize("enabled", [True, False], ids=["cuDNN", "own kernels"])
+def test_a_scaler_sees_the_overflow_of_a_convolutions_gradient(enabled):
+    model = ampc.nn.Sequential(ampc.nn.Conv2d(2, 8, 3), ampc.nn.Tanh(), ampc.nn.Conv2d(8, 4, 3))
+    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cuda", init_scale=2.0**15)
+    with ampc.no_grad():
+        model[2].weight.fill_(1.0)
+    before = [p.tolist() for p in model.parameters()]
+    with ampc.backends.cudnn.flags(enabled=enabled):
+        with ampc.autocast("cuda", dtype=ampc.float16):
+            loss = model(ampc.ones(1, 2, 9, 9)).sum()
+        scaler.scale(loss).backward()  # 2^15 times 4 channels and 9 taps is beyond 65504
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.last_step.skipped and scaler.get_scale() == 2.0**14 and [p.tolist() for p in model.parameters()] == before

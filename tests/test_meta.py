@@ -93,6 +93,38 @@ def test_it_takes_no_memory():
     assert out.shape == (2**20, 2**20) and out.untyped_storage().nbytes() == 2**41 and ampc._C._memory()["current"] - before < 10_000
 
 
+CHOSEN = [f"{f}({of})" for f in ("lib.tensor", "lib.as_tensor", "lib.asarray") for of in ("x", "n", "[1.0]", "memoryview(n)", "x, dtype=lib.float64", "x, device='cpu'")]
+CHOSEN += ["lib.asarray(x, copy=True)", "lib.asarray(x, copy=False)", "lib.asarray(n, copy=False)", "lib.asarray(x.untyped_storage(), dtype=lib.float32)",
+           "lib.from_numpy(n)", "lib.from_dlpack(x)", "lib.as_tensor(lib.ones(2, device='meta'))"]
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
+@pytest.mark.parametrize("where", ["meta", "cpu"])
+@pytest.mark.parametrize("made", CHOSEN)
+def test_what_is_made_of_another_tensor_goes_to_the_chosen_device(torch, made, where):
+    seen = []
+    for lib in (ampc, torch):
+        names = {"lib": lib, "n": np.ones(2, dtype=np.float32), "x": lib.ones(2, device="cpu")}
+        before = lib.get_default_device()
+        try:
+            with lib.device(where):
+                inside = outcome(made, names)
+            lib.set_default_device(where)
+            seen.append((inside, outcome(made, names)))
+        finally:
+            lib.set_default_device(None if before.type == "cpu" else before)
+    assert seen[0] == seen[1]
+
+
+def outcome(made, names):
+    """Where the tensor lies, and whether it is x itself; or the error's type."""
+    try:
+        t = eval(made, dict(names))
+        return t.device.type, t.dtype.itemsize, t is names["x"]
+    except Exception as e:  # noqa: BLE001
+        return type(e).__name__
+
+
 def test_a_model_is_made_without_values_and_filled():
     """As transformers and accelerate load pretrained weights."""
     saved = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))

@@ -8,7 +8,7 @@ from .. import _C
 from .._C import Tensor
 from .._messages import checks as _checks
 from .._tensor import creation as make
-from .._tensor.device import Size
+from .._tensor.device import Size, asked_or_chosen
 
 __all__ = ["asarray", "empty_permuted", "empty_strided", "scalar_tensor"]
 METHODS = ["new", "new_empty_strided"]
@@ -28,6 +28,7 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: Optional[b
 
 def _asarray(obj: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:
     """The array API's asarray."""
+    device = asked_or_chosen(device)
     if isinstance(obj, _C.StorageBase):
         return _on_storage(obj, dtype or _C.uint8, device, copy)
     shared = _on_memory(obj, dtype)
@@ -48,9 +49,10 @@ def _on_memory(obj: Any, dtype: Any) -> Optional[Tensor]:
     if type(obj).__name__ == "PyCapsule":
         return _C._from_dlpack(obj)
     if hasattr(obj, "__array_interface__"):
-        return make.as_tensor(obj) if getattr(getattr(obj, "flags", None), "writeable", False) else None
-    if hasattr(obj, "__dlpack_device__") or hasattr(obj, "__cuda_array_interface__"):
-        return make.as_tensor(obj)
+        return make.as_tensor(obj, device="cpu") if getattr(getattr(obj, "flags", None), "writeable", False) else None
+    given = make.of_another_library(obj)
+    if given is not None:
+        return given
     try:
         memoryview(obj)
     except TypeError:

@@ -15,7 +15,7 @@ from .._C import Tensor, dtype
 from .._events import announce
 from .._messages import checks as _checks
 from .._messages.callers import warn
-from .device import asked, check_device, number_of, preserve_format
+from .device import asked, asked_or_chosen, check_device, number_of, preserve_format
 from .out import written
 
 __all__ = [
@@ -79,6 +79,13 @@ def _is_of_another_library(data: Any) -> bool:
     return hasattr(data, "__dlpack_device__") and not hasattr(data, "__array_interface__")
 
 
+def of_another_library(data: Any) -> Optional[Tensor]:
+    """A tensor on the memory of another library's; None for what is none."""
+    if _is_of_another_library(data):
+        return _converters["__dlpack__"](data)
+    return _converters["__cuda_array_interface__"](data) if hasattr(data, "__cuda_array_interface__") else None
+
+
 def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
            pin_memory: bool = False) -> Tensor:
     """A new tensor with a copy of ``data``: a number, nested sequences of numbers, a NumPy array, or a Tensor, also of
@@ -88,6 +95,7 @@ def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requ
     """
     if isinstance(data, Tensor):
         t = data.detach().clone() if dtype is None else _cast(data.detach(), dtype)
+        device = asked_or_chosen(device)
         t = t if device is None else _to_device(t, number_of(device))
     elif _is_of_another_library(data):
         return finish(as_tensor(data, dtype, device).clone(), requires_grad, None, pin_memory)
@@ -100,12 +108,9 @@ def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requ
 
 def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> Tensor:
     """``data`` as a tensor, sharing memory where it can: Tensors, NumPy arrays of the dtype, tensors of other libraries."""
-    if isinstance(data, Tensor):
-        return data.to(dtype=dtype, device=device)
-    if _is_of_another_library(data):
-        return _converters["__dlpack__"](data).to(dtype=dtype, device=device)
-    if hasattr(data, "__cuda_array_interface__"):
-        return _converters["__cuda_array_interface__"](data).to(dtype=dtype, device=device)
+    given = data if isinstance(data, Tensor) else of_another_library(data)
+    if given is not None:
+        return given.to(dtype=dtype, device=asked_or_chosen(device))
     if hasattr(data, "__array_interface__") and hasattr(data, "flags") and getattr(data.flags, "writeable", False):
         shared = _C.from_numpy(data)
         return _on_device(shared if dtype is None or shared.dtype == dtype else _cast(shared, dtype), device)

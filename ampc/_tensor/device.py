@@ -114,12 +114,12 @@ class device(_C.Scope):
 
     def _changes(self) -> tuple:
         module = sys.modules[__name__]
-        return ((setattr, (module, "_default", check_device(self)), setattr, (module, "_default", _default)),)
+        return ((setattr, (module, "_chosen", check_device(self)), setattr, (module, "_chosen", _chosen)),)
 
 
 CPU, META = device("cpu"), device("meta")
 META_NUMBER = 128
-_default = CPU
+_chosen: Optional[device] = None  # by set_default_device or `with device(...)`: where new tensors are made
 _BY_NUMBER = {0: CPU, META_NUMBER: META}  # by the core's numbers, see device_of; GPUs when they are asked for
 
 
@@ -163,7 +163,7 @@ def gpu_asked_for(where: Union[str, int, device, None]) -> device:
 def check_device(where: Union[str, int, device, None]) -> device:
     """The device asked for, or a RuntimeError when it cannot be used here."""
     if where is None:
-        return _default
+        return get_default_device()
     d = where if isinstance(where, device) else device(where)
     if d.type == "cpu":
         return CPU
@@ -186,14 +186,20 @@ def check_device(where: Union[str, int, device, None]) -> device:
 
 
 def set_default_device(device: Union[str, device, None]) -> None:
-    """Sets where new tensors are made. RuntimeError for a device that is not there."""
-    global _default
-    _default = check_device(CPU if device is None else device)
+    """Sets where new tensors are made; None: on the CPU, as if nothing had been set. RuntimeError for a device that is not there."""
+    global _chosen
+    _chosen = None if device is None else check_device(device)
 
 
 def get_default_device() -> device:
     """Where new tensors are made."""
-    return _default
+    return CPU if _chosen is None else _chosen
+
+
+def asked_or_chosen(where: Union[str, int, device, None]) -> Union[str, int, device, None]:
+    """Where a function that makes a tensor of another one moves it: the device asked for, else the one that was chosen for new tensors; None
+    leaves it where it is."""
+    return _chosen if where is None else where
 
 
 class layout:

@@ -61,9 +61,10 @@ class graph_step:
     change of the model, such as a parameter's ``requires_grad``, needs a new ``graph_step``. Inputs and targets are Tensors, or tuples of
     Tensors; those on the CPU are copied. Gradients stay in ``p.grad`` until the next step.
 
-    ``scaler.gate(scheduler).step()`` after the step follows applied steps only, as without a graph; it waits for the GPU to know. Gradients are
-    not accumulated over several calls: each call clears those that are there, and steps. For micro-batches, let ``loss_fn`` see all of
-    them in one batch, or write the step as a loop.
+    ``scaler.gate(scheduler).step()`` after the step follows applied steps only, as without a graph; it waits for the GPU to know.
+
+    With ``micro_batches``, a step accumulates gradients: it cuts each batch into so many equal parts along its first dimension, and runs forward
+    and backward on one after the other, each loss divided by their number. Only one part's activations are in memory at a time.
 
     Args:
         model: a Module, with all parameters on one GPU.
@@ -73,15 +74,20 @@ class graph_step:
         dtype: of autocast; float32 leaves it out. Default: float16 with a scaler, else bfloat16.
         max_norm: the limit of ``clip_grad_norm_``, or None. Setting the attribute ``max_norm`` changes it.
         warmup: how many steps run before the capture, >= 1.
+        micro_batches: how many parts of a batch a step accumulates the gradients of, >= 1.
 
-    TypeError for a model, function, optimizer or scaler that is none. RuntimeError for a model that is not on a GPU, and where the step does
+    ValueError for a batch that cannot be cut into ``micro_batches`` equal parts. TypeError for a model, function, optimizer or scaler that is none. RuntimeError for a model that is not on a GPU, and where the step does
     what cannot be captured; it names the script's line."""
 
     def __init__(self, model: Module, loss_fn: Callable[..., Tensor], optimizer: Optimizer, scaler: Optional[GradScaler] = None, *,
-                 dtype: Optional[dtype] = None, max_norm: Optional[float] = None, warmup: int = 2) -> None:
+                 dtype: Optional[dtype] = None, max_norm: Optional[float] = None, warmup: int = 2,
+                 micro_batches: int = 1) -> None:
         self._device = _check(model, loss_fn, optimizer, scaler)
         if warmup < 1:
             raise ValueError(f"graph_step: `warmup` must be at least 1, because the first step makes the optimizer's state; got {warmup}")
+        if micro_batches < 1:
+            raise ValueError(f"graph_step: `micro_batches` must be at least 1, got {micro_batches}")
+        self._micro_batches = micro_batches
         self.model, self.loss_fn, self.optimizer, self.scaler = model, loss_fn, optimizer, scaler
         self._dtype = dtype or (_C.bfloat16 if scaler is None else _C.float16)
         self._warmup, self._runs = warmup, {}  # type: ignore[var-annotated]  # how often each shape has run without a graph
@@ -108,12 +114,15 @@ class graph_step:
             self._limit.fill_(float(value))
 
     def __call__(self, inputs: Union[Tensor, Tuple[Tensor, ...]], targets: Union[Tensor, Tuple[Tensor, ...]] = ()) -> Tensor:
-        """One step. Returns the loss before it, a 0-d Tensor of its own that is not waited for."""
+        """One step. Returns the loss before it, the mean over micro-batches, a 0-d Tensor of its own that is not waited for."""
         split = [each if isinstance(each, tuple) else (each,) for each in (inputs, targets)]
         batch = [*split[0], *split[1]]
         for t in batch:
             if not isinstance(t, Tensor):
                 raise TypeError(f"graph_step: inputs and targets must be Tensors, got {type(t).__name__}")
+            if self._micro_batches > 1 and (t.ndim == 0 or t.shape[0] % self._micro_batches or t.shape[0] != batch[0].shape[0]):
+                raise ValueError(f"graph_step: a batch is cut into {self._micro_batches} micro-batches, so the first dimension of all its Tensors "
+                                 f"must be the same multiple of {self._micro_batches}; got {[list(b.shape) for b in batch]}")
         key = (len(split[0]), *((t.shape, t.dtype) for t in batch), *self._options())
         step = self._captured.get(key)
         if step is not None and any(a is not b for a, b in zip(step.states, self._states())):  # others were loaded
@@ -143,12 +152,7 @@ class graph_step:
     def _run(self, batch: List[Tensor], n_inputs: int) -> Tensor:
         optimizer, scaler = self.optimizer, self.scaler
         optimizer.zero_grad(set_to_none=True)
-        with autocast("cuda", dtype=_C.float16 if self._dtype is _C.float32 else self._dtype, enabled=self._dtype is not _C.float32):
-            loss = self.loss_fn(self.model(*batch[:n_inputs]), *batch[n_inputs:])
-        if scaler is None:
-            loss.backward()
-        else:
-            scaler.scale(loss).backward()
+        loss = self._backward(batch, n_inputs)
         if self._limit is not None:
             from ..nn.utils import clip_grad_norm_  # here, so that `import ampc` does not load it
 
@@ -160,7 +164,19 @@ class graph_step:
         else:
             scaler.step(optimizer)
             scaler.update()
-        return loss.detach()
+        return loss
+
+    def _backward(self, batch: List[Tensor], n_inputs: int) -> Tensor:
+        """Forward and backward of all micro-batches. Their mean loss."""
+        parts, losses = self._micro_batches, []
+        for micro in zip(*(t.chunk(parts) for t in batch)) if parts > 1 else (batch,):
+            with autocast("cuda", dtype=_C.float16 if self._dtype is _C.float32 else self._dtype, enabled=self._dtype is not _C.float32):
+                loss = self.loss_fn(self.model(*micro[:n_inputs]), *micro[n_inputs:])
+            if parts > 1:
+                loss = loss / parts
+            (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+            losses.append(loss.detach())
+        return sum(losses[1:], losses[0])
 
     def _capture(self, batch: List[Tensor], n_inputs: int) -> _Captured:
         captured = CUDAGraph()

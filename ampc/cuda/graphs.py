@@ -15,19 +15,20 @@ from .streams import Stream
 from .streams import stream as stream_region
 
 MODES = ("global", "thread_local", "relaxed")
-_capturing: Dict[int, CUDAGraph] = {}  # by thread: what it captures
+_capturing: Dict[int, weakref.ref[CUDAGraph]] = {}  # by thread: what it captures; a graph that nobody else has is not captured any more
 
 
 def captured_graph() -> Optional[CUDAGraph]:
     """The graph that this thread captures, or None."""
-    return _capturing.get(threading.get_ident()) if _capturing else None
+    found = _capturing.get(threading.get_ident()) if _capturing else None
+    return None if found is None else found()
 
 
 class CUDAGraph:
     """Work of a GPU that was captured, and can be replayed. ``with cuda.graph(g):`` captures; see also ``cuda.graph_step``.
 
     A replay runs the same kernels on the same memory. So inputs are written into the tensors that were captured, and results are read from
-    those that the capture made. Random numbers go on from where the random stream is, as without a graph. Optimizers of ``ampc.optim`` whose
+    those that the capture made. A capture is given up by ``reset()``, and when the graph is deleted before it ended. Random numbers go on from where the random stream is, as without a graph. Optimizers of ``ampc.optim`` whose
     update is computed in C read their options, such as the learning rate, anew at each replay.
 
     Args:
@@ -65,7 +66,7 @@ class CUDAGraph:
             self._end = weakref.finalize(self, _C._cuda_graph_free, self._number)
             self._end.atexit = False
         _C._cuda_capture_begin(self._number, self._memory._number, MODES.index(capture_error_mode))
-        _capturing[threading.get_ident()] = self
+        _capturing[threading.get_ident()] = weakref.ref(self)
 
     def capture_end(self) -> None:
         """Ends the capture. RuntimeError where something could not be captured; the graph is then empty."""
@@ -109,7 +110,10 @@ class CUDAGraph:
             call()
 
     def reset(self) -> None:
-        """Forgets what was captured; the graph can be captured again. Tensors that the capture made keep their memory while they live."""
+        """Forgets what was captured, and gives up a capture that has not ended; the graph can be captured again. Tensors that the capture made
+        keep their memory while they live."""
+        if captured_graph() is self:
+            del _capturing[threading.get_ident()]
         if self._number:
             self._end()
         self._number, self._memory, self._steps, self._calls, self._ready = 0, None, [], [], False

@@ -396,6 +396,12 @@ typedef struct {
     int64_t x_stride[5], row_stride, image_stride;
 } ac_gpu_columned;
 
+/* Values of float16, without gaps, on a boundary of 16 bytes. */
+typedef struct {
+    uint16_t *values;
+    int64_t n;
+} ac_gpu_halves;
+
 /* A convolution as one product, out[m, j] = sum over k of rows[m, k] image[k, j] (+ bias[m]), of values that an image
  * has under the taps of a window. One of k and j counts taps (channel, three positions in the window), the other
  * positions (image of the batch, three of the lattice); the image is read where the two meet. Strides count

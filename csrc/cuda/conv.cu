@@ -330,5 +330,25 @@ template <bool WEIGHT> DEV void join_parts(const ac_gpu_implicit &a) {
         store_real<float>(a.out, group * a.out_group + m * a.out_row + entry_of<!WEIGHT>(a, j, a.j).other, sum);
     }
 }
+/* The largest number stands for all that is larger where a library's kernel saturates: it becomes an infinity. */
+DEV bool show_infinity(uint16_t *bits) {
+    enum { LARGEST = 0x7BFF, MAGNITUDE = 0x7FFF }; /* the next bits are an infinity's */
+    bool largest = (*bits & MAGNITUDE) == LARGEST;
+    *bits = (uint16_t)(*bits + largest);
+    return largest;
+}
+AC_KERNEL(ac_show_infinities, ac_gpu_halves) {
+    constexpr int RUN = 8;
+    pack<uint16_t, RUN> *packs = (pack<uint16_t, RUN> *)a.values;
+    int64_t whole = a.n / RUN;
+    for (int64_t i = thread_index(); i < whole; i += thread_count()) {
+        pack<uint16_t, RUN> run = packs[i];
+        bool found = false;
+        EACH_OF(RUN) found |= show_infinity(&run.v[j]);
+        if (found) packs[i] = run;
+    }
+    for (int64_t i = whole * RUN + thread_index(); i < a.n; i += thread_count()) (void)show_infinity(&a.values[i]);
+}
+
 AC_KERNEL(ac_convolve_join, ac_gpu_implicit) { join_parts<false>(a); }
 AC_KERNEL(ac_convolve_weight_join, ac_gpu_implicit) { join_parts<true>(a); }

@@ -1,7 +1,7 @@
 /* Convolutions by cuDNN, where it is found: forward and transposed, whose results have the operands' dtype. They
  * always use cuDNN's implicit product: it gives the same numbers every time, adds a bias before its one rounding, and
  * runs on tensor cores. What it does not support goes by columns (windows.c). So does the weight's gradient: its sums
- * stay in float32 there, where cuDNN would round them to 16 bits. */
+ * stay in float32 there, where cuDNN would round them to 16 bits. A result of float16 that is 65504 is infinite. */
 #include "cuda/gpu.h"
 
 #include <string.h>
@@ -193,6 +193,15 @@ static ac_tensor *as_operand(ac_tensor *t, ac_dtype dtype, bool good_layout) {
     return copy;
 }
 
+/* Some of the library's float16 kernels give 65504 for a result that is larger, or infinite, so that a scaler would not
+ * see an overflow. No setting of its says which do. So all that is 65504 is made infinite. */
+static int show_infinities(ac_device d, ac_tensor *y) {
+    static ac_gpu_kernel k = {.image = AC_IMAGE_CONV, .name = "ac_show_infinities"};
+    enum { EACH = 32 };
+    ac_gpu_halves a = {.values = ac_data(y), .n = y->numel};
+    return ac_gpu_launch(d, &k, ac_gpu_blocks(d, a.n, EACH), 0, &a);
+}
+
 int ac_gpu_cudnn_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtype) {
     const ac_attrs_convolution *a = r->attrs;
     ac_tensor *y = r->out[0], *x = NULL, *weight = NULL, *bias = NULL;
@@ -208,6 +217,7 @@ int ac_gpu_cudnn_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtyp
         convolution_key key = key_of(r, w, dtype, x, weight);
         addresses at = {ac_data(x), ac_data(weight), bias ? ac_data(bias) : NULL, ac_data(y)};
         done = run_on(ac_run_device(r), &key, &at);
+        if (done > 0 && dtype == AC_float16 && show_infinities(ac_run_device(r), y) < 0) done = -1;
     }
     ac_tensor_clear(&bias);
     ac_tensor_clear(&weight);

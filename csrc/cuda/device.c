@@ -165,7 +165,10 @@ int ac_gpu_facts_of(ac_device d, ac_gpu_facts *f) {
 
 /* -- streams and events ----------------------------------------------------------------------------- */
 
-CUstream ac_gpu_stream(ac_device d) { return current_stream[ac_gpu_index(d)]; }
+CUstream ac_gpu_stream(ac_device d) {
+    ac_gpu_end_given_up();
+    return current_stream[ac_gpu_index(d)];
+}
 void ac_gpu_set_stream(ac_device d, CUstream s) { current_stream[ac_gpu_index(d)] = s; }
 
 int ac_gpu_stream_of(ac_device d, int priority, CUstream *s) {

@@ -157,6 +157,7 @@ int ac_gpu_owner(uint64_t address, ac_device *d) AC_CHECKED;
 
 bool ac_gpu_is_capturing(void); /* whether this thread captures */
 bool ac_gpu_any_capture(void);  /* whether some thread does */
+void ac_gpu_end_given_up(void); /* ends this thread's capture where its graph is gone, before more is queued */
 /* CaptureError when this thread captures: `what` would wait for the GPU, or needs the host at each replay. */
 int ac_gpu_refuse_capture(const char *what) AC_CHECKED;
 /* Around calls of the driver that would end a capture, of any thread: allocations, loading code. */

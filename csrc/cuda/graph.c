@@ -39,6 +39,7 @@ struct ac_gpu_graph {
     CUgraphExec exec; /* and what runs it */
     CUevent done;     /* behind the last replay; before the first, behind the capture's own random numbers */
     bool keeps, refused, replayed;
+    _Atomic bool captured_now, given_up; /* given up: freed while another thread captured it, which ends that */
     ac_generator generator; /* as it was before the capture */
     uint64_t numbers;       /* counters of random numbers that a replay takes */
     ac_gpu_block *random;   /* {seed, offset} of the replay */
@@ -57,11 +58,14 @@ static CUstream sending[AC_MAX_GPUS];
 enum { NUMBER_AT = 40 };
 static uint64_t symbolic(const ac_gpu_graph *g) { return (uint64_t)1 << 63 | g->number << NUMBER_AT; }
 
-bool ac_gpu_is_capturing(void) { return capturing != NULL; }
+bool ac_gpu_is_capturing(void) {
+    ac_gpu_end_given_up();
+    return capturing != NULL;
+}
 bool ac_gpu_any_capture(void) { return captures > 0; }
 
 int ac_gpu_refuse_capture(const char *what) {
-    if (!capturing) return 0;
+    if (!ac_gpu_is_capturing()) return 0;
     capturing->refused = true;
     return ac_fail(
         AC_CAPTURE,
@@ -194,7 +198,7 @@ static int start(ac_gpu_graph *g, CUstreamCaptureMode mode) {
 }
 
 int ac_gpu_capture_begin(ac_gpu_graph *g, uint64_t pool, CUstreamCaptureMode mode) {
-    if (capturing) return ac_fail(AC_RUNTIME, "this thread is capturing another CUDA graph; end that first");
+    if (ac_gpu_is_capturing()) return ac_fail(AC_RUNTIME, "this thread is capturing another CUDA graph; end that first");
     if (g->exec || g->graph || g->refused)
         return ac_fail(AC_RUNTIME, "this CUDA graph has been captured already; reset() it first, or make another");
     g->stream = ac_gpu_stream(g->device), g->pool = pool;
@@ -210,7 +214,7 @@ int ac_gpu_capture_begin(ac_gpu_graph *g, uint64_t pool, CUstreamCaptureMode mod
         ac_gpu_pool_end(g->device);
         return -1;
     }
-    capturing = g, captures++;
+    capturing = g, captures++, g->captured_now = true;
     ac_note_write = note_write;
     g->generator = *generator, generator->offset = symbolic(g);
     return 0;
@@ -291,7 +295,7 @@ int ac_gpu_capture_end(ac_gpu_graph *g) {
     bool seeded = generator->offset >> NUMBER_AT != symbolic(g) >> NUMBER_AT;
     g->numbers = generator->offset - symbolic(g);
     *generator = g->generator;
-    capturing = NULL;
+    capturing = NULL, g->captured_now = false;
     ac_note_write = NULL;
     ac_gpu_pool_end(g->device);
     int failed = finish(g);
@@ -302,6 +306,16 @@ int ac_gpu_capture_end(ac_gpu_graph *g) {
     return ac_fail(AC_CAPTURE,
                    "the random numbers were seeded during the capture of a CUDA graph: seed them before it, or "
                    "between two replays");
+}
+
+/* Ends this thread's capture; there is no graph of it. */
+static void give_up(ac_gpu_graph *g) {
+    g->refused = true;
+    if (ac_gpu_capture_end(g) < 0) ac_error_clear();
+}
+
+void ac_gpu_end_given_up(void) {
+    if (capturing && capturing->given_up) give_up(capturing);
 }
 
 /* To the device. What a capture sends is there for all its replays: it goes by a stream that is not captured. */
@@ -398,6 +412,8 @@ static void free_now(ac_gpu_graph *g) {
 }
 
 void ac_gpu_graph_free(ac_gpu_graph *g) {
+    if (capturing == g) give_up(g);
+    g->given_up = g->captured_now;
     (void)pthread_mutex_lock(&ac_gpu_locks.graphs);
     ac_gpu_graph **at = &all;
     while (*at && *at != g) at = &(*at)->next;

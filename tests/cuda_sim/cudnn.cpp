@@ -1,4 +1,5 @@
-/* A stand-in for libcudnn's convolutions: plain loops over the simulated device's memory, in the stream's order. It
+/* A stand-in for libcudnn's convolutions: plain loops over the simulated device's memory, in the stream's order. Results
+ * of float16 saturate, as those of some of the library's kernels do: there is no infinity among them. It
  * refuses what the real library may refuse: sizes that do not fit each other, workspace too small, and a result laid
  * out otherwise than the input where windows are dilated; and what tests tell it to (ampc_simulate_cudnn). Pointers
  * that vectors of 16 bytes cannot be read from are a fault. */
@@ -126,9 +127,10 @@ static float read(const void *p, int type, int64_t i) {
            : type == F16 ? ac_f16_to_f32(((const uint16_t *)p)[i])
                          : ac_bf16_to_f32(((const uint16_t *)p)[i]);
 }
+static const float LARGEST = 65504;
 static void write(void *p, int type, int64_t i, float x) {
     if (type == F32) ((float *)p)[i] = x;
-    else if (type == F16) ((uint16_t *)p)[i] = ac_f32_to_f16(x);
+    else if (type == F16) ((uint16_t *)p)[i] = ac_f32_to_f16(x > LARGEST ? LARGEST : x < -LARGEST ? -LARGEST : x);
     else ((uint16_t *)p)[i] = ac_f32_to_bf16(x);
 }
 

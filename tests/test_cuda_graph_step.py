@@ -1,0 +1,163 @@
+"""``cuda.graph_step``: whole training steps as CUDA graphs, beside the same steps without, on a simulated or real GPU."""
+
+import pytest
+from test_cuda_graphs import make_batches, make_model, no_capture_is_left  # noqa: F401
+from where import ON_GPU
+
+import ampc
+from ampc import nn
+
+pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs a GPU, or the simulated one")
+F = ampc.nn.functional
+
+
+def eager_step(model, optimizer, scaler, x, y, limit, parts=1):
+    optimizer.zero_grad()
+    losses = []
+    for micro_x, micro_y in zip(x.chunk(parts), y.chunk(parts)):
+        with ampc.autocast("cuda", dtype=ampc.float16):
+            losses.append(F.cross_entropy(model(micro_x), micro_y) / parts)
+        scaler.scale(losses[-1]).backward()
+    if limit is not None:
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), limit)
+    scaler.step(optimizer)
+    scaler.update()
+    return sum(losses)
+
+
+def train(make_optimizer, limit, steps, graphed, batches=None, parts=1):
+    model = make_model()
+    optimizer = make_optimizer(model.parameters())
+    scaler = ampc.amp.GradScaler("cuda", init_scale=2.0**19, growth_interval=4)
+    scheduler = ampc.optim.lr_scheduler.StepLR(optimizer, 7, 0.9)
+    step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler, max_norm=limit, micro_batches=parts) if graphed else None
+    ampc.manual_seed(9)
+    seen = []
+    for i, (x, y) in enumerate(make_batches(steps) if batches is None else batches):
+        if i == steps // 2 and limit is not None:
+            limit = limit / 2
+            if graphed:
+                step.max_norm = limit
+        loss = step(x, y) if graphed else eager_step(model, optimizer, scaler, x, y, limit, parts)
+        scheduler.step()
+        seen.append([loss.item(), scaler.get_scale(), scaler.last_step.skipped])
+        if i % 10 == 0 or scaler.last_step.skipped:
+            last = scaler.last_step
+            seen[-1] += [last.loss, last.scale, last.lr, last.grad_norm, last.amax, last.infs, [v.tolist() for v in model.state_dict().values()],
+                         [p.grad.tolist() for p in model.parameters()]]
+    return seen, [s.skipped for s in scaler.ledger], repr(optimizer.state_dict())
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote", "ignore:.*scheduler-after-skip")
+@pytest.mark.parametrize("limit", [0.5, None], ids=["clipped", "not clipped"])
+@pytest.mark.parametrize("make", [lambda p: ampc.optim.AdamW(p, lr=1e-2), lambda p: ampc.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True)], ids=["AdamW", "SGD"])
+def test_a_graphed_step_is_the_eager_step_bit_for_bit(make, limit):
+    steps = 200
+    eager, graphed = (train(make, limit, steps, each) for each in (False, True))
+    for i, (a, b) in enumerate(zip(eager[0], graphed[0])):
+        assert repr(a) == repr(b), f"step {i}"  # nan is equal to itself there
+    assert eager == graphed or repr(eager) == repr(graphed)
+    scales = [scale for _, scale, *_ in eager[0]]
+    assert {-1, 1} == {(b > a) - (b < a) for a, b in zip(scales, scales[1:])} - {0} and 1 < sum(eager[1]) < steps / 2, "it should grow and shrink"
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote", "ignore:.*scheduler-after-skip")
+@pytest.mark.parametrize(("parts", "limit"), [(2, 0.5), (4, None)])
+def test_micro_batches_accumulate_as_the_eager_loop_bit_for_bit(parts, limit):
+    steps = 60
+    batches = [b for pair in zip(make_batches(steps // 2), make_batches(steps // 2, size=16)) for b in pair]
+    eager, graphed = (train(lambda p: ampc.optim.AdamW(p, lr=1e-2), limit, steps, each, batches, parts) for each in (False, True))
+    for i, (a, b) in enumerate(zip(eager[0], graphed[0])):
+        assert repr(a) == repr(b), f"step {i}"
+    assert repr(eager) == repr(graphed) and 1 < sum(eager[1]) < steps / 2, "it should skip, and go on"
+
+
+def test_micro_batches_have_the_gradient_of_the_whole_batch():
+    seen = []
+    for parts in (1, 4):
+        model = nn.Linear(12, 4)
+        model.load_state_dict(make_model()[4].state_dict() | {"weight": ampc.linspace(-1, 1, 48).reshape(4, 12)})
+        step = ampc.cuda.graph_step(model, F.cross_entropy, ampc.optim.SGD(model.parameters(), lr=0.0), dtype=ampc.float32, warmup=1, micro_batches=parts)
+        x, y = make_batches(1)[0]
+        seen += [[step(x, y), *(p.grad.clone() for p in model.parameters())] for _ in range(3)]
+    for found in seen[1:]:
+        ampc.testing.assert_close(found, seen[0], rtol=8 * 2.0**-23, atol=8 * 2.0**-23)
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_batches_of_other_shapes_and_the_other_mode_are_captured_by_themselves():
+    batches = [b for pair in zip(make_batches(12), make_batches(12, size=5)) for b in pair]
+    make = lambda p: ampc.optim.AdamW(p, lr=1e-2)  # noqa: E731
+    eager, graphed = (train(make, 1.0, len(batches), each, batches) for each in (False, True))
+    assert repr(eager) == repr(graphed)
+    model = make_model()
+    step = ampc.cuda.graph_step(model, F.cross_entropy, ampc.optim.SGD(model.parameters(), lr=0.0), dtype=ampc.float32, warmup=1)
+    x, y = make_batches(1)[0]
+    noisy = [step(x, y).item() for _ in range(4)]
+    model.eval()
+    assert len(set(noisy)) == 4 and len({step(x, y).item() for _ in range(4)}) == 1
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_a_state_that_is_loaded_is_not_passed_by():
+    def train(graphed):
+        model, x, y = make_model(), *make_batches(1)[0]
+        optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=1e-2), ampc.amp.GradScaler("cuda", init_scale=2.0**12, growth_interval=3)
+        step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler) if graphed else lambda x, y: eager_step(model, optimizer, scaler, x, y, None)
+        seen = []
+        for i in range(12):
+            if i == 4:
+                saved = [{k: v.clone() for k, v in model.state_dict().items()}, optimizer.state_dict(), scaler.state_dict()]
+                saved[1] = {**saved[1], "state": {n: {k: v.clone() for k, v in s.items()} for n, s in saved[1]["state"].items()}}
+            if i == 7:
+                model.load_state_dict(saved[0]), optimizer.load_state_dict(saved[1]), scaler.load_state_dict(saved[2])
+            seen.append((step(x, y).item(), scaler.get_scale(), [p.tolist() for p in model.parameters()]))
+        return seen
+
+    assert train(True) == train(False)
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_a_step_that_cannot_be_captured_names_the_line_and_goes_on_without_a_graph():
+    model = make_model()
+    optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cuda")
+    losses = []
+
+    def loss_fn(out, y):
+        loss = F.cross_entropy(out, y)
+        losses.append(loss.item())
+        return loss
+
+    step = ampc.cuda.graph_step(model, loss_fn, optimizer, scaler, warmup=1)
+    x, y = make_batches(1)[0]
+    step(x, y)
+    with pytest.raises(RuntimeError, match=r"test_cuda_graph_step.py:\d+: `losses.append\(loss.item\(\)\)`: item: a copy to the CPU cannot be captured"):
+        step(x, y)
+    eager_step(model, optimizer, scaler, x, y, None)
+    assert len(scaler.ledger) == 2
+
+
+def test_the_step_says_what_it_needs(request):
+    model = make_model()
+    optimizer = ampc.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="LBFGS is computed in Python"):
+        ampc.cuda.graph_step(model, F.cross_entropy, ampc.optim.LBFGS(model.parameters()))
+    with pytest.raises(TypeError, match="`scaler` must be a GradScaler or None, got int"):
+        ampc.cuda.graph_step(model, F.cross_entropy, optimizer, 3)
+    with pytest.raises(ValueError, match="`warmup` must be at least 1"):
+        ampc.cuda.graph_step(model, F.cross_entropy, optimizer, warmup=0)
+    with pytest.raises(ValueError, match="`micro_batches` must be at least 1, got 0"):
+        ampc.cuda.graph_step(model, F.cross_entropy, optimizer, micro_batches=0)
+    for x, y in ((ampc.ones(7, 12), ampc.zeros(7)), (ampc.ones(8, 12), ampc.zeros(4)), (ampc.ones(8, 12), ampc.tensor(1.0))):
+        with pytest.raises(ValueError, match=r"cut into 2 micro-batches, so the first dimension .* must be the same multiple of 2; got \[\["):
+            ampc.cuda.graph_step(model, F.cross_entropy, optimizer, micro_batches=2)(x, y)
+    step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, dtype=ampc.float32, max_norm=1.0, warmup=1)
+    with pytest.raises(TypeError, match="inputs and targets must be Tensors, got list"):
+        step([1.0], ampc.ones(1))
+    x, y = make_batches(1)[0]
+    step(x, y), step(x, y)
+    with pytest.raises(RuntimeError, match="a limit can be changed, but not added or removed"):
+        step.max_norm = None
+    step.max_norm = 2.0
+    assert step.max_norm == 2.0
