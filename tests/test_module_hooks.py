@@ -179,3 +179,11 @@ def test_one_hook_for_several_tensors(torch, name, mode):
     assert ours == theirs
     with pytest.raises(ValueError, match="mode"):
         ampc.autograd.graph.register_multi_grad_hook((), print, mode="some")
+
+
+def test_a_handle_shows_where_its_hook_is_kept(torch):
+    for lib in (ampc, torch):
+        layer = lib.nn.Linear(1, 1)
+        handle = layer.register_forward_hook(print, always_call=True)
+        assert handle.hooks_dict_ref() is layer._forward_hooks and handle.hooks_dict_ref()[handle.id] is print
+        assert {handle.id: True} == layer._forward_hooks_always_called in [kept() for kept in handle.extra_dict_ref]

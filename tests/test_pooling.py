@@ -68,3 +68,26 @@ def test_nothing_to_unpool_still_has_a_history():
     assert y.shape == (0, 2, 4, 4)
     y.sum().backward()
     assert x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize("nd", [1, 2, 3])
+def test_only_samples_may_be_none(torch, nd):
+    """torch's rules for inputs without elements and results without positions."""
+    lead = [(2, 0), (0, 2), (0, 0), (0,), (3,), (2, 3)]
+    for shape in [(*first, *(4,) * nd) for first in lead] + [(2, 3, *(4,) * (nd - 1), 0)]:
+        for name, size in [("max_pool", 2), ("avg_pool", 2), ("adaptive_max_pool", 2), ("adaptive_max_pool", 0)]:
+            outcomes = []
+            for lib in (ampc, torch):
+                try:
+                    outcomes.append(tuple(getattr(lib.nn.functional, f"{name}{nd}d")(lib.zeros(shape), size).shape))
+                except RuntimeError as error:
+                    outcomes.append(type(error))
+            assert outcomes[0] == outcomes[1], (shape, name, size)
+
+
+def test_no_result_of_a_pool_gives_a_gradient_of_zeros():
+    x = ampc.ones(2, 3, 4, 4, device=DEVICE, requires_grad=True)
+    values, places = F.adaptive_max_pool2d(x, (0, 2), return_indices=True)
+    assert values.shape == places.shape == (2, 3, 0, 2)
+    values.sum().backward()
+    assert x.grad.shape == x.shape and not x.grad.any()

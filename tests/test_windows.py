@@ -519,3 +519,29 @@ def test_a_value_that_is_not_finite_reaches_only_its_windows(dtype, x_shape, w_s
                 results.append([t.isfinite() for t in (f(x, w, **options), *ampc.autograd.grad(f(x, w, **options), (x, w), g))])
             for name, expected, got in zip(("result", "gradient of x", "gradient of w"), *results):
                 assert ampc.equal(expected, got), (name, at, value, of_gradient)
+
+
+@pytest.mark.parametrize("nd, stride, padding, dilation, groups", [(1, 3, 1, 1, 2), (2, (2, 1), (0, 2), 1, 1), (2, 1, 1, 2, 2), (3, 2, 1, 1, 1)])
+def test_gradients_of_convolutions_as_functions(nd, stride, padding, dilation, groups):
+    """torch.nn.grad's functions give what backward gives, and differentiate again."""
+    size, kernel = (2, 4, *(7, 8, 6)[:nd]), (6, 4 // groups, *(3, 2, 1)[:nd])
+    x, w = (ampc.tensor(real(*s), requires_grad=True) for s in (size, kernel))
+    y = getattr(ampc.nn.functional, f"conv{nd}d")(x, w, None, stride, padding, dilation, groups)
+    g = ampc.tensor(real(*y.shape))
+    of_input, of_weight = (getattr(ampc.nn.grad, f"conv{nd}d_{name}") for name in ("input", "weight"))
+    dx, dw = ampc.autograd.grad(y, (x, w), g)
+    ampc.testing.assert_close(of_input(size, w, g, stride, padding, dilation, groups), dx)
+    ampc.testing.assert_close(of_weight(x, kernel, g, stride, padding, dilation, groups), dw)
+    assert ampc.autograd.gradcheck(lambda w: of_input(size, w, g, stride, padding, dilation, groups), (w,))
+    assert ampc.nn.functional.grad is ampc.nn.grad
+
+
+def test_gradients_of_convolutions_name_shapes_that_do_not_fit():
+    g = ampc.zeros(2, 6, 5, 7)
+    for size in ((2, 4, 9, 8), (2, 5, 7, 8), (2, 4, 7)):  # more positions than the gradient's, other channels, too few dimensions
+        with pytest.raises(RuntimeError, match="expected 4 sizes|`grad_output` is"):
+            ampc.nn.grad.conv2d_input(size, ampc.zeros(6, 4, 3, 2), g)
+        with pytest.raises(RuntimeError, match="`grad_output` is"):
+            ampc.nn.grad.conv2d_weight(ampc.zeros(size), (6, 4, 3, 2), g)
+    with pytest.raises(RuntimeError, match="strides of at least 1"):
+        ampc.nn.grad.conv2d_weight(ampc.zeros(2, 4, 7, 8), (6, 4, 3, 2), g, stride=0)

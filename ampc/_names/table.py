@@ -33,8 +33,8 @@ is: atleast_1d=atleast_1d atleast_2d=atleast_2d atleast_3d=atleast_3d broadcast_
 refused: stft istft
 
 [torch.nn.functional]
-these are parts of torch's own losses
-is: _Reduction=nn._reduction
+these are parts of torch's own functions
+is: _Reduction=nn._reduction grad=nn.grad
 
 [torch.nn._reduction]
 these are parts of torch's own losses

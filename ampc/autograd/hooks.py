@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, List, MutableMapping, Optional, Union
+from typing import Any, Callable, List, MutableMapping, Optional, Tuple, Union
 
 _numbers = itertools.count()
 _NOTHING = object()
@@ -33,6 +33,16 @@ class RemovableHandle:
             hooks_dict.move_to_end(self.id, last=False)
         for further in self._further:
             further[self.id] = True
+
+    @property
+    def hooks_dict_ref(self) -> Callable[[], Any]:
+        """A function that gives the dict where the hook is kept, as torch's weak reference does."""
+        return lambda: self._hooks
+
+    @property
+    def extra_dict_ref(self) -> Tuple[Callable[[], Any], ...]:
+        """hooks_dict_ref for each of the further dicts."""
+        return tuple(lambda further=further: further for further in self._further)  # type: ignore[misc]
 
     def remove(self) -> None:
         """Takes the hook off; a second call does nothing."""

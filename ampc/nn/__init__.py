@@ -13,10 +13,11 @@ from . import parallel  # isort: skip  # it is made of modules
 from .parallel import DataParallel
 
 __all__ = ["Buffer", "DataParallel", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "attention", "factory_kwargs",
-           "functional", "init", "parallel", "utils"]
+           "functional", "grad", "init", "parallel", "utils"]
 
 if TYPE_CHECKING:
     from . import attention as attention
+    from . import grad as grad
     from . import utils as utils
     from .modules.adaptive import *  # noqa: F403
     from .modules.lazy import *  # noqa: F403
@@ -24,5 +25,5 @@ else:
     __all__ += modules.__all__
 
     def __getattr__(name: str) -> _Any:
-        """``attention`` and ``utils`` are loaded when they are first asked for, and so are some modules."""
-        return _importlib.import_module(f"{__name__}.{name}") if name in ("attention", "utils") else modules.__getattr__(name)
+        """``attention``, ``grad`` and ``utils`` are loaded when they are first asked for, and so are some modules."""
+        return _importlib.import_module(f"{__name__}.{name}") if name in ("attention", "grad", "utils") else modules.__getattr__(name)

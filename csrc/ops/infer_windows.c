@@ -255,6 +255,15 @@ static int refuse_empty_windows(const ac_windows *w, int64_t nd) {
     return 0;
 }
 
+/* A pool has values and channels; samples it may have none of. Adaptive ones take the first dimension for samples always. */
+static int refuse_empty_input(const char *what, const ac_dims *x, int64_t nd, bool adaptive) {
+    for (int64_t d = x->n == nd ? 0 : adaptive ? 1 : x->n - nd - 1; d < x->n; d++)
+        if (x->v[d] == 0)
+            return ac_fail(AC_RUNTIME, "%s: dimension %" PRId64 " of the input has no elements; only samples may be none",
+                           what, d);
+    return 0;
+}
+
 int ac_infer_max_pool(ac_infer *i) {
     ATTRS(max_pool);
     const ac_tensor *x = i->in[0];
@@ -264,11 +273,8 @@ int ac_infer_max_pool(ac_infer *i) {
         return ac_fail(AC_RUNTIME, "max_pool: windows of %" PRId64 " dimensions do not fit a tensor of %d", nd,
                        x->ndim);
     ac_dims shape = ac_shape_of(x);
-    if (a->adaptive) AC_TRY(check_list("adaptive_max_pool", "output_size", &a->kernel, nd, 1));
-    for (int64_t d = a->adaptive || x->ndim == nd ? 0 : -1; d < nd; d++) /* channels and positions */
-        if (x->shape[x->ndim - nd + d] == 0)
-            return ac_fail(AC_RUNTIME, "max_pool: dimension %" PRId64 " has no elements to choose from",
-                           x->ndim - nd + d);
+    if (a->adaptive) AC_TRY(check_list("adaptive_max_pool", "output_size", &a->kernel, nd, 0));
+    AC_TRY(refuse_empty_input("max_pool", &shape, nd, a->adaptive));
     if (!a->adaptive) {
         ac_window_lists l = {"max_pool", &a->kernel, &a->stride, &a->padding, &a->dilation, a->ceil_mode != 0};
         AC_TRY(ac_windows_of(&w, &l, x->shape + x->ndim - nd, nd));
@@ -321,6 +327,7 @@ static int means_of(const ac_infer *i, const ac_dims *x, const ac_attrs_means *a
         return ac_fail(AC_RUNTIME, "%s: windows of %" PRId64 " dimensions do not fit a tensor of %" PRId64,
                        i->info->shown, nd, x->n);
     if (a->adaptive) AC_TRY(check_list(i->info->shown, "output_size", &a->kernel, nd, 0));
+    else AC_TRY(refuse_empty_input(i->info->shown, x, nd, false));
     AC_TRY(ac_avg_pool_windows(&w, x->v + x->n - nd, a));
     *shape = *x;
     for (int64_t d = 0; d < nd; d++) shape->v[x->n - nd + d] = w.out[3 - nd + d];
