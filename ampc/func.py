@@ -31,8 +31,8 @@ def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any =
 
 def stack_module_state(models: Union[Sequence[Module], ModuleList]) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
     """(parameters, buffers) of several modules of one class, each stacked along a new first dimension, for `vmap` of `functional_call`. Stacked
-    parameters are leaves of their own. RuntimeError for no modules, modules in different modes (training or not), and different classes;
-    ValueError for parameters of one name some of which require gradients."""
+    parameters are leaves of their own. RuntimeError for no modules, modules in different modes (training or not), different classes, and
+    parameters of one name some of which require gradients."""
     if not models:
         raise RuntimeError("stack_module_state: expected at least one module, got none")
     if len({m.training for m in models}) > 1:
@@ -48,7 +48,7 @@ def stack_module_state(models: Union[Sequence[Module], ModuleList]) -> Tuple[Dic
 def _stacked(name: str, tensors: List[Tensor]) -> Tensor:
     needs = {t.requires_grad for t in tensors}
     if len(needs) > 1:
-        raise ValueError(f"stack_module_state: {name} requires gradients in some modules and not in others; call requires_grad_() on all alike")
+        raise RuntimeError(f"stack_module_state: {name} requires gradients in some modules and not in others; call requires_grad_() on all alike")
     return _ops.stack([t.detach() for t in tensors]).requires_grad_(needs.pop())
 
 
@@ -67,11 +67,14 @@ def _numbered(argnums: ArgNums, count: int, what: str) -> Tuple[int, ...]:
 
 
 def _parted(result: Any, has_aux: bool, what: str) -> Tuple[Any, Any]:
-    """What a function returned, and what comes with it."""
+    """What a function returned, and the tensors that come with it."""
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
         raise RuntimeError(f"{what}: with has_aux the function must return two things, its result and what comes with it")
+    for t in tree_flatten(result[1])[0]:
+        if not isinstance(t, Tensor):
+            raise RuntimeError(f"{what}: what comes with the result must be Tensors or structures of them, got {type(t).__name__}")
     return result
 
 
@@ -159,10 +162,11 @@ def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callabl
 
 
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
-    """(value, f), where f(cotangents) gives the gradients of the primals, a tuple (one alone for a single primal... a tuple, too)."""
+    """(value, f), where f(cotangents) gives the gradients of the primals, a tuple, of a single primal too. What f gives can be differentiated by the
+    primals where gradients are recorded when f is called."""
     outer = _C.is_grad_enabled()
     with enable_grad():
-        parts = [_leaves(p, outer) for p in primals]
+        parts = [_leaves(p, True) for p in primals]
         result = func(*(tree_unflatten(*part) for part in parts))
     value, aux = _parted(result, has_aux, "vjp")
     outputs, of_value = _outputs(value, "vjp")
@@ -211,9 +215,13 @@ class _Flat:
 
 def jvp(func: Callable, primals: Tuple[Any, ...], tangents: Tuple[Any, ...], *, strict: bool = False, has_aux: bool = False) -> Any:
     """(value, the derivative along the tangents), which have the structure of the primals. With ``has_aux``, func returns (value, more) and the
-    result is (value, derivative, more). RuntimeError for tangents of another structure or shape."""
-    flat = _Flat(func, tuple(primals), has_aux, "jvp")
-    moved, spec = tree_flatten(tuple(tangents))
+    result is (value, derivative, more). RuntimeError for primals that are no tuple or hold no Tensor, and for tangents of another structure or shape."""
+    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
+        raise RuntimeError(f"jvp: `primals` and `tangents` must be tuples, got {type(primals).__name__} and {type(tangents).__name__}")
+    flat = _Flat(func, primals, has_aux, "jvp")
+    moved, spec = tree_flatten(tangents)
+    if not flat.leaves or not all(isinstance(t, Tensor) for t in (*flat.leaves, *moved)):
+        raise RuntimeError("jvp: `primals` and `tangents` must hold Tensors, at least one, and nothing else")
     if spec != flat.spec or any(m.shape != x.shape or m.dtype != x.dtype for m, x in zip(moved, flat.leaves)):
         raise RuntimeError("jvp: the tangents must have the structure, shapes and dtypes of the primals")
     value, along = (tree_unflatten(list(found), flat.shape) for found in flat.differentiated(partial(_functional.jvp, strict=strict), tuple(moved)))
@@ -248,8 +256,15 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
 
 
 def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, chunk_size: Any = None, randomness: str = "error") -> Callable:
-    """As `jacrev`, by which it is computed."""
-    return jacrev(func, argnums, has_aux=has_aux)
+    """As `jacrev`, by which it is computed. ``randomness``: as in `vmap`; with 'error' func may draw no random numbers."""
+    _check_randomness(randomness, "jacfwd")
+    backward = jacrev(func, argnums, has_aux=has_aux)
+
+    @wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return _calls(lambda _: backward(*args, **kwargs), 1, randomness, "jacfwd")[0]
+
+    return call
 
 
 def hessian(func: Callable, argnums: ArgNums = 0) -> Callable:
@@ -264,14 +279,15 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
     """A function that calls ``func`` for each index of a dimension and stacks the results: a loop, right and no faster than one.
 
     ``in_dims``: the dimension of each argument, None for one that all calls share; a nested structure for nested arguments.
-    ``out_dims``: where the dimension goes in the results; None for a result that is the same in all calls, which is given once.
+    ``out_dims``: where the dimension goes in the results; None for a result that is the same in all calls, which is given once. An argument
+    that func gives back, changed in place or not, is itself the result.
     ``randomness``: with 'same' all calls draw the same numbers, with 'different' each draws its own, with 'error' none may draw any.
     ``chunk_size``: None, or a number above 0; calls are made one at a time, so it changes nothing else.
 
-    ValueError for arguments without that dimension or of several sizes, and for results that are no Tensors. RuntimeError for numbers drawn with
+    ValueError for arguments without that dimension or of several sizes, for ``in_dims`` and ``out_dims`` of other structures than the arguments and
+    results, and for results that are no Tensors and have a dimension in ``out_dims``. RuntimeError for numbers drawn with
     randomness 'error', and for a func that writes into an argument that all calls share."""
-    if randomness not in ("error", "different", "same"):
-        raise RuntimeError(f"vmap: `randomness` must be 'error', 'different' or 'same', got {randomness!r}")
+    _check_randomness(randomness, "vmap")
     _check_chunk_size(chunk_size, "vmap")
 
     @wraps(func)
@@ -279,36 +295,41 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
         if not (type(in_dims) is int or isinstance(in_dims, tuple)):
             raise ValueError(f"vmap: `in_dims` must be a number or a tuple with one for each argument, got {in_dims!r}")
         leaves, spec = tree_flatten(list(args))
-        dims = _dims_like(in_dims, list(args), "in_dims")
+        dims = _dims_like(in_dims, args, "in_dims")
         n = _common_size(leaves, dims)
         parts = [_sliced(t, d, n) for t, d in zip(leaves, dims)]
         shared = [(t, t._version) for t, d in zip(leaves, dims) if d is None and isinstance(t, Tensor)]
-        results, drew = _calls(lambda i: func(*tree_unflatten([part[i] for part in parts], spec), **kwargs), max(n, 1), randomness == "same")
-        if randomness == "error" and drew:
-            raise RuntimeError("vmap: func drew random numbers; pass randomness='different' for each call to draw its own, or 'same'")
+        results = _calls(lambda i: func(*tree_unflatten([part[i] for part in parts], spec), **kwargs), max(n, 1), randomness, "vmap")
         if any(t._version != version for t, version in shared):
             raise RuntimeError("vmap: func writes into an argument that all calls share; give it a dimension in `in_dims`, or let func clone it")
-        return _together(results, out_dims, n)
+        return _together(results, out_dims, n, [(t, d, part) for t, d, part in zip(leaves, dims, parts) if d is not None])
 
     return call
 
 
-def _calls(func: Callable, n: int, same: bool) -> Tuple[List[Any], bool]:
-    """func(0) to func(n - 1), and whether they drew random numbers, from the process's stream or a Generator; ``same``: all from the same states."""
+def _check_randomness(randomness: str, what: str) -> None:
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"{what}: `randomness` must be 'error', 'different' or 'same', got {randomness!r}")
+
+
+def _calls(func: Callable, n: int, randomness: str, what: str) -> List[Any]:
+    """func(0) to func(n - 1), which draw random numbers, from the process's stream or a Generator, as ``randomness`` says."""
     results: List[Any] = []
     used: Dict[int, Any] = {}
     start = _C._rng_state()
     make._watching.append(used)
     try:
         for i in range(n):
-            if same:
+            if randomness == "same":
                 _C._set_rng_state(*start)
                 for cell, state in used.values():
                     cell[:] = state
             results.append(func(i))
     finally:
         make._watching.pop()
-    return results, _C._rng_state() != start or any(cell != state for cell, state in used.values())
+    if randomness == "error" and (_C._rng_state() != start or any(cell != state for cell, state in used.values())):
+        raise RuntimeError(f"{what}: func drew random numbers; pass randomness='different' for each call to draw its own, or 'same'")
+    return results
 
 
 def _check_chunk_size(size: Optional[int], what: str) -> None:
@@ -336,23 +357,30 @@ def _sliced(t: Any, dim: Optional[int], n: int) -> Sequence[Any]:
     return t._cut_into(None, dim, False) if n else [make.zeros_like(t.sum(dim), dtype=t.dtype)]  # func may write into these
 
 
-def _together(results: List[Any], out_dims: Any, n: int) -> Any:
+Mapped = Tuple[Tensor, int, Sequence[Tensor]]  # an argument, the dimension that is mapped over, and what each call got of it
+
+
+def _together(results: List[Any], out_dims: Any, n: int, mapped: Sequence[Mapped]) -> Any:
     """The results of all calls, each leaf stacked along its dimension of ``out_dims``."""
     flat = [tree_flatten(r) for r in results]
-    for t in flat[0][0]:
-        if not isinstance(t, Tensor):
-            raise ValueError(f"vmap: func must return Tensors, one or a structure of them, got {type(t).__name__}")
     alone = isinstance(results[0], Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1
     dims = _dims_like(out_dims[0] if alone else out_dims, results[0], "out_dims")
-    return tree_unflatten([_joined([leaves[k] for leaves, _ in flat], d, n) for k, d in enumerate(dims)], flat[0][1])
+    for t, d in zip(flat[0][0], dims):
+        if not isinstance(t, Tensor) and d is not None:
+            raise ValueError(f"vmap: func must return Tensors, one or a structure of them, got {type(t).__name__}; its `out_dims` may be None")
+    return tree_unflatten([_joined([leaves[k] for leaves, _ in flat], d, n, mapped) for k, d in enumerate(dims)], flat[0][1])
 
 
-def _joined(tensors: List[Tensor], dim: Optional[int], n: int) -> Tensor:
+def _joined(values: List[Any], dim: Optional[int], n: int, mapped: Sequence[Mapped]) -> Any:
+    """One result of all calls: stacked along ``dim``, or for None the first."""
     if dim is None:
-        if not all(t.equal(tensors[0]) for t in tensors[1:]):
+        if isinstance(values[0], Tensor) and not all(t.equal(values[0]) for t in values[1:]):
             raise ValueError("vmap: `out_dims` has None for a result that differs between calls; give it a dimension")
-        return tensors[0]
-    stacked = _ops.stack(tensors, dim)
+        return values[0]
+    for argument, d, parts in mapped:
+        if n and -argument.dim() <= dim < argument.dim() and all(value is part for value, part in zip(values, parts)):
+            return argument if (dim - d) % argument.dim() == 0 else argument.movedim(d, dim)
+    stacked = _ops.stack(values, dim)
     return stacked if n else stacked.narrow(dim, 0, 0)
 
 
@@ -361,9 +389,9 @@ def _dims_like(dims: Any, tree: Any, name: str) -> List[Any]:
     if dims is None or type(dims) is int:
         return [dims for _ in tree_flatten(tree)[0]]
     children = list(tree.values()) if isinstance(tree, dict) else list(tree) if isinstance(tree, (tuple, list)) else []
-    given = [dims[k] for k in tree] if isinstance(dims, dict) and isinstance(tree, dict) else list(dims) if isinstance(dims, Sequence) else []
-    if not children or len(given) != len(children):
-        raise ValueError(f"vmap: `{name}` {dims} does not fit {len(children) or type(tree).__name__} values")
+    given = [dims[k] for k in tree] if isinstance(dims, dict) and isinstance(tree, dict) else list(dims) if isinstance(dims, (tuple, list)) else []
+    if not isinstance(tree, type(dims)) or not children or len(given) != len(children):
+        raise ValueError(f"vmap: `{name}` {dims!r} does not fit a {type(tree).__name__}{f' of {len(children)} values' if children else ''}")
     return [d for one, child in zip(given, children) for d in _dims_like(one, child, name)]
 
 

@@ -275,3 +275,15 @@ def test_a_view_without_elements_knows_where_it_lies(torch):
             for lib, values in zip((ampc, torch), w):
                 eval(what, {"lib": lib, "w": values})
         assert w[0].tolist() == w[1].tolist(), what
+
+
+@pytest.mark.parametrize("reshaped", ["x.t().flatten()", "x.t().reshape(12)", "x.t().reshape_as(x)", "z.flatten(1, 2)", "x.reshape(12)", "z.flatten(0, 0)"])
+def test_a_copy_of_another_shape_is_no_view(torch, reshaped):
+    for recorded in (False, True):
+        seen = []
+        for lib in (ampc, torch):
+            x = lib.arange(12.0).reshape(3, 4).clone().requires_grad_(recorded)
+            z = lib.ones(2, 3, 4).transpose(1, 2)
+            y = eval(reshaped, {"x": x, "z": z})
+            seen.append((y._is_view(), y._base is x, y.is_leaf, y.tolist()))
+        assert seen[0] == seen[1]

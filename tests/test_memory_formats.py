@@ -160,3 +160,21 @@ def test_a_view_across_rows_that_are_no_neighbours_is_refused():
     with pytest.raises(RuntimeError, match="make the base contiguous first"):
         flat.mul_(2)
     assert base.sum().backward() is None
+
+
+def test_sizes_after_another_tensor_take_its_order_where_asked(torch):
+    def strides(m):
+        models = [made(m, order, shape) for order in ((0, 2, 3, 1), (0, 1, 2, 3), (3, 1, 0, 2)) for shape in (SHAPE, (5, 2, 3, 4))]
+        models += [made(m, (0, 2, 3, 4, 1), (2, 3, 2, 3, 2)), m.ones(3, 4).t(), m.ones(())]
+        return [m.empty(0).resize_as_(t, **how).stride() for t in models for how in ({}, {"memory_format": m.preserve_format})]
+
+    assert strides(ampc) == strides(torch)
+
+
+def test_strides_of_new_dimensions_of_size_1(torch):
+    def strides(m):
+        x, row, one = m.ones(2, 3).t(), m.ones(5), m.tensor(1.0)
+        return [t.expand(size).stride() for t, size in ((row, (1, 5)), (row, (1, 1, 5)), (row, (2, 1, 5)), (row, (1, 2, 5)), (x, (1, 3, 2)), (x, (1, 1, 3, 2)),
+                                                        (one, (1, 1)), (m.ones(1, 5), (1, 3, 5)), (m.ones(0), (1, 0)))]
+
+    assert strides(ampc) == strides(torch)

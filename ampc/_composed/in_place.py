@@ -9,7 +9,7 @@ from .. import _C, _ops
 from .._C import Tensor
 from .._messages import checks as _checks
 from .._tensor import creation as make
-from .._tensor.device import preserve_format
+from .._tensor.device import channels_last, channels_last_3d, contiguous_format, preserve_format
 from .._tensor.out import in_place
 
 __all__ = []
@@ -84,7 +84,9 @@ def _resized(self: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
-    """resize_ to another's shape."""
+    """resize_ to another's shape; with ``memory_format=torch.preserve_format`` to its order of channels, too."""
+    if memory_format is preserve_format:
+        memory_format = next((f for f in (channels_last, channels_last_3d) if the_template.is_contiguous(memory_format=f)), contiguous_format)
     return resize_(self, the_template.shape, memory_format=memory_format)
 
 

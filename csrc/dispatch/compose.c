@@ -22,18 +22,24 @@ int ac_compose_run(ac_composition f, T const *in, int n_in, const void *attrs, T
     return s.failed ? -1 : 0;
 }
 
-/* Of trivial sizes a composition may end with an operand itself. Where the table says that the result is a copy, it
- * becomes one; and a view of a tensor that the composition made belongs to nobody else. */
-static int copy_aliases(const ac_op_call *c) {
+static bool shares_memory(const ac_op_call *c, const ac_tensor *result) {
+    for (int j = 0; j < c->n_in; j++)
+        if (c->operands[j] && c->operands[j]->storage == result->storage) return true;
+    return false;
+}
+
+/* A view of a tensor that the composition made belongs to nobody else. Of trivial sizes a composition may end with an
+ * operand itself: where the table says that the result is a copy, it becomes one. */
+static int settle_memory(const ac_op_call *c) {
     for (int i = 0; i < c->info->n_out; i++) {
-        if (c->out[i]) ac_leave_lone_base(c->out[i]);
-        for (int j = 0; j < c->n_in; j++) {
-            T copy[AC_MAX_OUT] = {NULL};
-            if (!c->operands[j] || !c->out[i] || c->operands[j]->storage != c->out[i]->storage) continue;
+        T copy[AC_MAX_OUT] = {NULL};
+        if (!c->out[i]) continue;
+        if (!shares_memory(c, c->out[i])) {
+            ac_leave_lone_base(c->out[i]);
+        } else if (c->info->memory == AC_MEMORY_COPY) {
             AC_TRY(ac_call(AC_OP_in_rows, &c->out[i], 1, NULL, copy));
             ac_tensor_release(c->out[i]);
             c->out[i] = copy[0];
-            break;
         }
     }
     return 0;
@@ -46,7 +52,7 @@ static int compose(const ac_op_call *c) {
     for (int i = 0; i < c->info->n_out; i++) c->out[i] = NULL;
     int failed =
         ac_wants_float32(c) ? ac_call_in_float32(c) : ac_compositions[c->op](c->operands, c->n_in, c->attrs, c->out);
-    if (!failed && c->info->memory == AC_MEMORY_COPY) failed = copy_aliases(c);
+    if (!failed && c->info->memory != AC_MEMORY_VIEW) failed = settle_memory(c);
     ac_whole = outer;
     if (!failed) return 0;
     ac_release_results(c);

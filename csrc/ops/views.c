@@ -106,7 +106,8 @@ ac_tensor *ac_view_expand(const ac_tensor *x, const void *attrs) {
                                 "expand: size %" PRId64 " in dimension %" PRId64 " does not fit the tensor's shape "
                                 "%s; only sizes of 1 can grow",
                                 a->size.v[d], d, ac_shape_text(x, from));
-        strides.v[d] = d >= lead && own == shape.v[d] ? x->strides[d - lead] : 0;
+        if (own != shape.v[d] || x->ndim == 0) strides.v[d] = 0;
+        else strides.v[d] = d >= lead ? x->strides[d - lead] : shape.v[d + 1] * strides.v[d + 1];
     }
     return ac_tensor_view(x, &shape, &strides, x->offset);
 }
