@@ -1,4 +1,6 @@
-"""The command ``ampc``: mistakes in settings end it in one line and not in a traceback, also those that are met while ampc is imported."""
+"""The command ``ampc``: mistakes in settings end it in one line and not in a traceback, also those that are met while ampc is imported.
+
+PYTEST_DONT_REWRITE: as in ampc's own."""
 
 import sys
 

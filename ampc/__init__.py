@@ -1,4 +1,6 @@
-"""ampc: mixed-precision training. ``import ampc as torch`` and an AMP script runs unchanged."""
+"""ampc: mixed-precision training. ``import ampc as torch`` and an AMP script runs unchanged.
+
+PYTEST_DONT_REWRITE: pytest would warn that it came too late where ``ampc run`` starts it, and has no assertions to explain here."""
 
 import glob as _glob
 import os as _os

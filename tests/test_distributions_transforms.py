@@ -254,6 +254,17 @@ def test_copies(name):
         assert ampc.equal(other(x), t(x)) and ampc.equal(other.inv(other(x)), t.inv(t(x)))
 
 
+def test_inverses_have_a_class_and_are_copied():
+    import copy
+    import pickle
+
+    transforms = ampc.distributions.transforms
+    inverse = transforms.AffineTransform(1.0, 2.0).inv
+    assert isinstance(inverse, transforms._InverseTransform) and not isinstance(inverse.inv, transforms._InverseTransform)
+    for other in (copy.deepcopy(inverse), pickle.loads(pickle.dumps(inverse))):
+        assert other(ampc.tensor(5.0)).item() == 2 and other.inv(ampc.tensor(2.0)).item() == 5
+
+
 def test_distributions_are_copied():
     import copy
     import pickle

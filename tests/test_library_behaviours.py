@@ -59,6 +59,7 @@ def test_types_by_name():
     for kind in (ampc.DoubleTensor, "torch.DoubleTensor", "ampc.DoubleTensor", ampc.float64):
         assert x.type(kind).dtype is ampc.float64
     assert x.long().type(x.type()).dtype is ampc.float32 and x.type(x.type()) is x
+    assert x.long().type(ampc.Tensor).dtype is x.type(ampc.Tensor).dtype is ampc.float32
     for wrong in ("torch.OddTensor", "DoubleTensor", "torch.complexTensor"):
         with pytest.raises(ValueError, match="invalid type"):
             x.type(wrong)

@@ -49,7 +49,7 @@ def test_kinds_are_explained():
     assert {entry.kind for _, entry in OWN} <= set(table.KINDS)
 
 
-@pytest.mark.parametrize("kind", ["refused", "class", "gives", "itself", "decorates", "nothing", "around", "error", "warning", "enum"])
+@pytest.mark.parametrize("kind", ["refused", "class", "module", "gives", "itself", "decorates", "nothing", "around", "error", "warning", "enum"])
 def test_what_is_made_has_a_docstring_types_and_a_name(kind):
     entries = [(module, entry) for module, entry in OWN if entry.kind == kind]
     assert entries
@@ -72,7 +72,7 @@ def test_what_has_code_of_its_own_has_a_docstring():
 
 def test_refusals_name_themselves_and_the_reason():
     for module, entry in OWN:
-        if entry.kind in ("refused", "class"):
+        if entry.kind in ("refused", "class", "module"):
             found = getattr(here(module), entry.name)
             with pytest.raises(NotImplementedError) as e:
                 found(1, two=2)
@@ -91,6 +91,7 @@ def test_refused_classes_can_be_asked_about_and_subclassed():
             self.made = True
 
     assert not isinstance(ampc.nn.Linear(1, 1), GraphModule) and issubclass(Mine, Tracer)
+    assert issubclass(GraphModule, ampc.nn.Module) and issubclass(ampc.jit.RecursiveScriptModule, ampc.nn.Module)
     with pytest.raises(NotImplementedError, match="torch.fx.Tracer: torch.fx tracing is not in ampc; .*register_forward_hook"):
         Mine()
     with pytest.raises(NotImplementedError, match="torch.distributed.fsdp.FullyShardedDataParallel.summon_full_params: FSDP1 and its options are not in ampc"):

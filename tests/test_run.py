@@ -379,6 +379,12 @@ def test_a_module_runs_as_by_python_m(installed):
     assert got.returncode == 4 and got.stdout.startswith("as a module traintool traintool.__main__\nTrue "), got.stderr
 
 
+def test_pytest_runs_without_a_warning(installed):
+    (installed["cwd"] / "test_it.py").write_text("import torch, ampc\ndef test_it():\n    assert torch.Tensor is ampc.Tensor\n")
+    got = command("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_it.py", **installed)
+    assert got.returncode == 0 and "1 passed" in got.stdout, got.stdout + got.stderr
+
+
 def test_a_module_that_cannot_run(installed):
     folder = installed["cwd"]
     (folder / "parcel").mkdir()

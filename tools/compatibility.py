@@ -99,7 +99,7 @@ def torch_names() -> dict:
 def state_of(space: str, name: str) -> str:
     full = f"{space}.{name}"
     entry = library_names().entry_of(full)
-    if entry is not None and entry.kind in ("class", "refused"):
+    if entry is not None and entry.kind in ("class", "module", "refused"):
         return "refused"
     here = find("ampc" + space[len("torch"):])
     if here is None or not hasattr(here, name):
@@ -215,7 +215,7 @@ def sentence(text: str) -> str:
 
 def described(entry) -> str:
     """A name, with its members or its other name."""
-    if entry.kind in ("enum", "class") and entry.detail:
+    if entry.kind in ("enum", "class", "module") and entry.detail:
         return f"`{entry.name}` ({', '.join(f'`{m}`' for m in entry.detail.split())})"
     other = f"{'ampc' if entry.detail == '.' else entry.detail}" if entry.kind == "is" else ""
     shown = other and not other.startswith("_") and other.rpartition(".")[2] != entry.name

@@ -66,6 +66,7 @@ KINDS = {
     "error": "an exception that nothing here raises",
     "warning": "a warning that nothing here gives",
     "class": "a class without instances: it can be imported, subclassed and asked about; making one raises NotImplementedError with the reason",
+    "module": "such a class, which is a subclass of nn.Module",
     "refused": "raises NotImplementedError with the reason",
 }
 
@@ -151,7 +152,8 @@ def _class(entry: Entry) -> type:
     body: Dict[str, Any] = {"__new__": refuse}
     for method in entry.detail.split():
         body[method] = staticmethod(_refused(entry._replace(name=f"{entry.name}.{method}")))
-    return _named(type(entry.name, (), body), entry, entry.doc("NotImplementedError"))
+    bases = (_is(entry._replace(detail="nn.Module")),) if entry.kind == "module" else ()
+    return _named(type(entry.name, bases, body), entry, entry.doc("NotImplementedError"))
 
 
 def _itself(entry: Entry) -> Callable[..., Any]:
@@ -223,8 +225,8 @@ def _is(entry: Entry) -> Any:
 
 
 _MAKERS: Dict[str, Callable[[Entry], Any]] = {
-    "refused": _refused, "class": _class, "itself": _itself, "decorates": _decorates, "gives": _gives, "nothing": _nothing, "around": _around,
-    "value": _value,
+    "refused": _refused, "class": _class, "module": _class, "itself": _itself, "decorates": _decorates, "gives": _gives,
+    "nothing": _nothing, "around": _around, "value": _value,
     "enum": _enum, "any": _any, "error": _error, "warning": _warning, "is": _is,
 }
 

@@ -135,8 +135,8 @@ itself: wrap has_side_effect
 decorates: compatibility
 any: Target Argument
 value: _USER_PRESERVED_ATTRIBUTES_KEY='_user_preserved_attributes' PH=None
-class: CodeGen Graph GraphModule Interpreter Node PHBase Proxy ProxyableClassMeta Tracer Transformer _CodeOnlyModule immutable_dict immutable_list
-    Attribute ParameterProxy
+class: CodeGen Graph Interpreter Node PHBase Proxy ProxyableClassMeta Tracer Transformer immutable_dict immutable_list Attribute ParameterProxy
+module: GraphModule _CodeOnlyModule
 error: TraceError
 refused: symbolic_trace map_arg map_aggregate replace_pattern _copy_attr _autowrap_check _patch_wrapped_functions
 
@@ -180,6 +180,7 @@ works: config allow_in_graph disable disallow_in_graph graph_break is_compiling 
 itself: assume_constant_result run forbid_in_graph nonstrict_trace
 decorates: substitute_in_graph
 gives []: list_backends
+gives False: is_dynamo_supported is_inductor_supported
 nothing: maybe_mark_dynamic reset_code_caches mark_unbacked
 is: OptimizedModule=nn._optimized.OptimizedModule
 refused: explain export register_backend optimize_assert
@@ -253,7 +254,8 @@ refused: associative_scan scan flex_attention flex_attention_backward wrap_with_
 torch.export is not in ampc; save the state_dict with ampc.save(..., format='torch') or safetensors, load it into the same model in torch and export
     it there
 class: AdditionalInputs Constraint CustomDecompTable ExportedProgram ExportGraphSignature ExportBackwardSignature ModuleCallEntry ShapesCollection
-    ModuleCallSignature UnflattenedModule FlatArgsAdapter InputSpec OutputSpec InputKind OutputKind TensorArgument
+    ModuleCallSignature FlatArgsAdapter InputSpec OutputSpec InputKind OutputKind TensorArgument
+module: UnflattenedModule
 enum: Dim(AUTO DYNAMIC STATIC)
 refused: export export_for_training draft_export save load dims unflatten register_dataclass default_decompositions move_to_device_pass
 
@@ -267,7 +269,8 @@ nothing: register_custom_op_symbolic unregister_custom_op_symbolic
 enum: OperatorExportTypes(ONNX ONNX_ATEN ONNX_ATEN_FALLBACK ONNX_FALLTHROUGH)
 enum: TrainingMode(EVAL PRESERVE TRAINING)
 enum: TensorProtoDataType(UNDEFINED FLOAT UINT8 INT8 UINT16 INT16 INT32 INT64 STRING BOOL FLOAT16 DOUBLE UINT32 UINT64 COMPLEX64 COMPLEX128 BFLOAT16)
-class: ONNXProgram ExportOptions OnnxRegistry ExportableModule InputObserver JitScalarType
+class: ONNXProgram ExportOptions OnnxRegistry InputObserver JitScalarType
+module: ExportableModule
 error: OnnxExporterError UnsupportedOperatorError SymbolicValueError CheckerError
 refused: export dynamo_export export_to_pretty_string select squeeze unsqueeze dropout masked_fill softmax shape_as_tensor cast_pytorch_to_onnx
 
@@ -275,7 +278,8 @@ refused: export dynamo_export export_to_pretty_string select squeeze unsqueeze d
 ampc has no TorchScript; functions and modules run as Python
 works: Final ScriptModule annotate export freeze ignore interface is_scripting is_tracing load optimize_for_inference save script script_if_tracing
     trace trace_module unused _overload _overload_method _script_if_tracing script_method isinstance
-class: Attribute ScriptFunction CompilationUnit RecursiveScriptModule Future TopLevelTracedModule TracedModule
+class: Attribute ScriptFunction CompilationUnit Future
+module: RecursiveScriptModule TopLevelTracedModule TracedModule
 warning: TracerWarning
 error: Error
 around: optimized_execution fuser strict_fusion _disable_emit_hooks
@@ -287,7 +291,8 @@ refused: fork wait export_opnames
     torch.jit._builtins]
 ampc has no TorchScript; functions and modules run as Python
 is: ScriptModule=jit.ScriptModule RecursiveScriptModule=jit.RecursiveScriptModule ScriptFunction=jit.ScriptFunction script=jit.script trace=jit.trace
-class: ConcreteTypeStore TopLevelTracedModule TracedModule
+class: ConcreteTypeStore
+module: TopLevelTracedModule TracedModule
 warning: TracerWarning
 refused: create_script_module wrap_cpp_module get_jit_def get_signature _load_for_lite_interpreter
 
@@ -422,13 +427,15 @@ refused: causal_lower_right causal_upper_left
 [torch.nn.quantized torch.nn.qat torch.nn.intrinsic torch.nn.quantizable .dynamic .functional torch.nn.intrinsic.qat torch.ao torch.ao.nn
     torch.ao.nn.quantized torch.ao.nn.quantized.dynamic torch.ao.nn.intrinsic torch.ao.nn.qat torch.ao.ns torch.ao.pruning]
 quantised types are not in ampc; float16 and bfloat16 are its small types
-class: FloatFunctional QFunctional Linear Conv2d Embedding LinearReLU ConvReLU2d ConvBnReLU2d BNReLU2d LSTM WeightNormSparsifier
+class: WeightNormSparsifier
+module: FloatFunctional QFunctional Linear Conv2d Embedding LinearReLU ConvReLU2d ConvBnReLU2d BNReLU2d LSTM
 
 [torch.ao.quantization torch.quantization .fx .fx._decomposed .observer .qconfig .quantize_fx .quantizer .quantize_pt2e .fake_quantize .stubs .utils
     .qconfig_mapping .quantization_mappings]
 quantisation is not in ampc; float16 and bfloat16 are its small types
-class: QuantStub DeQuantStub QuantWrapper QConfig QConfigMapping QConfigDynamic ObserverBase MinMaxObserver MovingAverageMinMaxObserver
-    HistogramObserver PerChannelMinMaxObserver PlaceholderObserver FakeQuantize FakeQuantizeBase Quantizer
+class: QConfig QConfigMapping QConfigDynamic Quantizer
+module: QuantStub DeQuantStub QuantWrapper ObserverBase MinMaxObserver MovingAverageMinMaxObserver HistogramObserver PerChannelMinMaxObserver
+    PlaceholderObserver FakeQuantize FakeQuantizeBase
 refused: default_observer default_weight_observer default_per_channel_weight_observer prepare prepare_qat convert quantize quantize_dynamic
     quantize_qat fuse_modules fuse_modules_qat get_default_qconfig get_default_qat_qconfig get_default_qconfig_mapping prepare_fx prepare_qat_fx
     convert_fx prepare_pt2e convert_pt2e disable_observer enable_observer disable_fake_quant enable_fake_quant add_quant_dequant

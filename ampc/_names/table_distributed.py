@@ -53,10 +53,11 @@ refused: parallelize_module loss_parallel
     ._runtime_utils ._traversal_utils ._unshard_param_utils]
 FSDP1 and its options are not in ampc; write distributed.fsdp.fully_shard(module), for the blocks of a model first
 works: fully_shard FSDPModule UnshardHandle MixedPrecisionPolicy OffloadPolicy CPUOffloadPolicy register_fsdp_forward_method
-class: FullyShardedDataParallel(fsdp_modules state_dict_type set_state_dict_type optim_state_dict optim_state_dict_to_load rekey_optim_state_dict
-    summon_full_params) CPUOffload FSDPState DataParallelMeshDims FullOptimStateDictConfig FullStateDictConfig LocalStateDictConfig
-    LocalOptimStateDictConfig MixedPrecision OptimStateDictConfig ShardedOptimStateDictConfig
-    ShardedStateDictConfig StateDictConfig StateDictSettings FlatParameter ModuleWrapPolicy CustomPolicy
+class: CPUOffload FSDPState DataParallelMeshDims FullOptimStateDictConfig FullStateDictConfig LocalStateDictConfig LocalOptimStateDictConfig
+    MixedPrecision OptimStateDictConfig ShardedOptimStateDictConfig ShardedStateDictConfig StateDictConfig StateDictSettings FlatParameter
+    ModuleWrapPolicy CustomPolicy
+module: FullyShardedDataParallel(fsdp_modules state_dict_type set_state_dict_type optim_state_dict optim_state_dict_to_load rekey_optim_state_dict
+    summon_full_params)
 is: ShardedGradScaler=distributed.fsdp.ShardedGradScaler
 enum: BackwardPrefetch(BACKWARD_PRE BACKWARD_POST)
 enum: ShardingStrategy(FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2)
@@ -88,7 +89,7 @@ refused: batched_powerSGD_hook post_localSGD_hook register_ddp_comm_hook
 [torch.distributed.algorithms._checkpoint .checkpoint_wrapper]
 wrappers of sharded modules are not there yet; use torch.utils.checkpoint.checkpoint
 enum: CheckpointImpl(REENTRANT NO_REENTRANT)
-class: CheckpointWrapper OffloadWrapper ActivationWrapper
+module: CheckpointWrapper OffloadWrapper ActivationWrapper
 refused: apply_activation_checkpointing checkpoint_wrapper offload_wrapper
 
 [torch.distributed.checkpoint.state_dict torch.distributed.checkpoint]
@@ -134,7 +135,8 @@ refused: launch_agent get_free_port
 [torch.distributed.pipelining torch.distributed.pipeline torch.distributed.pipeline.sync]
 pipelines over several devices are not there yet; run one process
 enum: SplitPoint(BEGINNING END)
-class: Pipe ScheduleGPipe Schedule1F1B PipelineStage
+class: ScheduleGPipe Schedule1F1B PipelineStage
+module: Pipe
 refused: pipeline pipe_split
 
 [torch.distributed.rpc .api torch.distributed.autograd]

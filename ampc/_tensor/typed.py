@@ -57,6 +57,8 @@ def typed(x: Tensor, kind: Any, non_blocking: bool = False) -> Tensor:
         if found is None or found[2] not in _KINDS:
             raise ValueError(f"invalid type: '{kind}'")
         return x.to("cuda" if found[1] else "cpu", _KINDS[found[2]], non_blocking=non_blocking)
+    if kind is Tensor:  # the type of the default dtype
+        kind = _C.get_default_dtype()
     where = (kind.on, kind.dtype) if isinstance(kind, TensorType) else (kind,)
     return x.to(*where, non_blocking=non_blocking)
 
