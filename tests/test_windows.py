@@ -187,6 +187,26 @@ def test_norms_of_channels(groups, shape, dtype):
         assert (got.double() - want).abs().max().item() <= room
 
 
+@pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize("scale, mean", [(500, 0), (0.05, 5), (1, 1000)])
+@pytest.mark.parametrize("norm", [lambda F, x, w: F.batch_norm(x, None, None, w, None, True), lambda F, x, w: F.group_norm(x, 4, w), lambda F, x, w: F.layer_norm(x, (16,), w),
+                                  lambda F, x, w: F.batch_norm(x, x[0].detach(), x[1].detach().abs() + 1, w)], ids=["batch", "group", "layer", "fixed"])
+def test_16_bit_norms_under_create_graph_are_rounded_once(norm, scale, mean, dtype):
+    """Both derivatives against float64, where squares of values overflow float16, and where 16-bit means would lose what is normed."""
+    x, w, g, v = (ampc.tensor(a).to(dtype) for a in (real(32, 16) * scale + mean, real(16), real(32, 16), real(32, 16)))
+    results = []
+    for dt in (dtype, ampc.float64):
+        leaves_ = [t.to(dt).requires_grad_() for t in (x, w)]
+        first = ampc.autograd.grad(norm(ampc.nn.functional, *leaves_), leaves_, g.to(dt), create_graph=True)
+        second = ampc.autograd.grad((first[0].double() * v.double()).sum(), leaves_, allow_unused=True, materialize_grads=True)
+        results.append([*first, *second])
+    for got, want in zip(*results):
+        assert got.dtype == dtype
+        # one rounding, of a result that subnormal numbers may hold; of float32 some 16 sums lose as many digits as the mean has more than the values
+        room = 2 * ampc.finfo(dtype).eps * want.abs().max().item() + 2 * ampc.finfo(dtype).smallest_normal * ampc.finfo(dtype).eps
+        assert (got.double() - want).abs().max().item() <= room + 64 * (1 + abs(mean) / scale) * ampc.finfo(ampc.float32).eps * want.abs().max().item()
+
+
 @pytest.mark.parametrize("call", [lambda F, p: F.unfold(ampc.ones(1, 1, 4, 4), 1, padding=p), lambda F, p: F.fold(ampc.ones(1, 1, 0), 4, 1, padding=p),
                                   lambda F, p: F.conv2d(ampc.ones(1, 1, 4, 4), ampc.ones(1, 1, 1, 1), padding=p)], ids=["unfold", "fold", "conv2d"])
 def test_windows_whose_positions_cannot_be_counted_are_refused(call):

@@ -63,17 +63,23 @@ FORMULA(linear) {
 
 /* -- normalisation ------------------------------------------------------------------------------------ */
 
+/* In float32 for the 16-bit types, whose squares overflow and whose means lose digits, and rounded once. */
+static void give_rounded(ac_formula *c, int input, T gradient) {
+    if (WANTS(input)) ac_f_give(c, input, ac_c_cast(&c->scratch, gradient, ac_f_input(c, input)->dtype));
+}
+
 /* The gradient of y = xhat w + b, where xhat = (x - mean(x)) rstd over `dim`. Elementary operators
  * make it differentiable. `wshape` is the weight's shape beside x. */
 static void normalized(ac_formula *c, T x, T weight, const ac_dims *dim, const ac_dims *wshape, int at_weight,
                        double eps) {
     ac_scratch *s = &c->scratch;
+    x = ac_c_wide(s, x);
     T mean = ac_c_mean(s, x, dim, true), centre = SUB(x, mean);
     T rstd = UN(rsqrt, ADD(ac_c_mean(s, UN(square, centre), dim, true), NUM(eps)));
-    T hat = MUL(centre, rstd), g = G;
-    T w = weight ? ac_c_reshape(s, weight, wshape) : NULL, gw = w ? MUL(g, w) : g;
+    T hat = MUL(centre, rstd), g = ac_c_wide(s, G);
+    T w = weight ? ac_c_reshape(s, ac_c_wide(s, weight), wshape) : NULL, gw = w ? MUL(g, w) : g;
     T along = ADD(ac_c_mean(s, gw, dim, true), MUL(hat, ac_c_mean(s, MUL(gw, hat), dim, true)));
-    GIVE(0, MUL(rstd, SUB(gw, along)));
+    give_rounded(c, 0, MUL(rstd, SUB(gw, along)));
     ac_dims others = {.n = 0}; /* what weight and bias were broadcast over */
     for (int64_t d = 0; x && d < x->ndim; d++)
         if (wshape->v[d] == 1) others.v[others.n++] = d;
@@ -81,7 +87,7 @@ static void normalized(ac_formula *c, T x, T weight, const ac_dims *dim, const a
         if (!WANTS(k)) continue;
         T full = k == at_weight ? MUL(g, hat) : g;
         T sum = others.n ? ac_c_sum_over(s, full, &others, true) : full;
-        ac_f_give(c, k, ac_c_reshape(s, sum, &ac_f_input(c, k)->shape));
+        give_rounded(c, k, ac_c_reshape(s, sum, &ac_f_input(c, k)->shape));
     }
 }
 
@@ -120,13 +126,14 @@ static void group_normalized(ac_formula *c, T x, T weight, int64_t groups, doubl
     ac_dims sets = {3, {x->shape[0], groups, x->shape[0] ? x->numel / x->shape[0] / groups : 0}};
     for (int64_t d = 0; d < x->ndim; d++) column.v[d] = d == 1 ? x->shape[1] : 1;
     for (int64_t d = 2; d < x->ndim; d++) others.v[others.n++] = d;
-    T rows = ac_c_reshape(s, x, &sets), centre = SUB(rows, ac_c_mean(s, rows, &dim, true)), g = G;
+    T rows = ac_c_reshape(s, ac_c_wide(s, x), &sets), g = ac_c_wide(s, G);
+    T centre = SUB(rows, ac_c_mean(s, rows, &dim, true));
     T rstd = UN(rsqrt, ADD(ac_c_mean(s, UN(square, centre), &dim, true), NUM(eps))), hat = MUL(centre, rstd);
-    T gw = ac_c_reshape(s, weight ? MUL(g, ac_c_reshape(s, weight, &column)) : g, &sets);
+    T gw = ac_c_reshape(s, weight ? MUL(g, ac_c_reshape(s, ac_c_wide(s, weight), &column)) : g, &sets);
     T along = ADD(ac_c_mean(s, gw, &dim, true), MUL(hat, ac_c_mean(s, MUL(gw, hat), &dim, true)));
-    GIVE(0, ac_c_reshape(s, MUL(rstd, SUB(gw, along)), &shape));
-    if (WANTS(1)) ac_f_give(c, 1, ac_c_sum_over(s, MUL(g, ac_c_reshape(s, hat, &shape)), &others, false));
-    if (WANTS(2)) ac_f_give(c, 2, ac_c_sum_over(s, g, &others, false));
+    give_rounded(c, 0, ac_c_reshape(s, MUL(rstd, SUB(gw, along)), &shape));
+    if (WANTS(1)) give_rounded(c, 1, ac_c_sum_over(s, MUL(g, ac_c_reshape(s, hat, &shape)), &others, false));
+    if (WANTS(2)) give_rounded(c, 2, ac_c_sum_over(s, g, &others, false));
 }
 
 FORMULA(group_norm) {
@@ -158,11 +165,11 @@ FORMULA(batch_norm) {
             normalized(c, x, w, &dim, &wshape, 3, a->eps);
             DONE;
         }
-        T mean = ac_c_reshape(s, RESULT(1), &wshape), rstd = ac_c_reshape(s, RESULT(2), &wshape), g = G;
-        T hat = MUL(SUB(x, mean), rstd), gw = w ? MUL(g, ac_c_reshape(s, w, &wshape)) : g;
-        GIVE(0, MUL(gw, rstd));
-        GIVE(3, ac_c_sum_over(s, MUL(g, hat), &dim, false));
-        GIVE(4, ac_c_sum_over(s, g, &dim, false));
+        T mean = ac_c_reshape(s, RESULT(1), &wshape), rstd = ac_c_reshape(s, RESULT(2), &wshape), g = ac_c_wide(s, G);
+        T hat = MUL(SUB(ac_c_wide(s, x), mean), rstd), gw = w ? MUL(g, ac_c_reshape(s, ac_c_wide(s, w), &wshape)) : g;
+        give_rounded(c, 0, MUL(gw, rstd));
+        if (WANTS(3)) give_rounded(c, 3, ac_c_sum_over(s, MUL(g, hat), &dim, false));
+        if (WANTS(4)) give_rounded(c, 4, ac_c_sum_over(s, g, &dim, false));
         DONE;
     }
     ac_attrs_training mode = {a->training};
