@@ -238,8 +238,8 @@ class FileStore(Store):
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         self.path = os.fspath(file_name)
-        is_new = _made(self.path)
-        _in_file(self.path, lambda table: [*(table.run("add", [HERE.encode(), b"1"]) or []), *(table.run("add", [MADE.encode(), b"%d" % is_new]) or [])])
+        is_new = b"%d" % _made(self.path)
+        _in_file(self.path, lambda table: table.run("add", [HERE.encode(), b"1"]) and table.run("add", [MADE.encode(), is_new]))
         if world_size > 0:
             weakref.finalize(self, _leave, self.path, world_size)
 
