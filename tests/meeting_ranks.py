@@ -3,8 +3,10 @@ prints a line."""
 
 import multiprocessing
 import os
+import signal
 import socket
 import sys
+import time
 from datetime import timedelta
 
 import ampc
@@ -26,7 +28,7 @@ def how(case, address, rank):
         return {"init_method": f"tcp://127.0.0.1:{address}?rank={rank}&world_size={SIZE}"}
     if case == "store":
         return {"store": dist.TCPStore("127.0.0.1", int(address), SIZE, rank == 0), "rank": rank, "world_size": SIZE}
-    return {"init_method": f"file://{address}" if case == "file" else f"tcp://127.0.0.1:{address}", "rank": rank, "world_size": SIZE}
+    return {"init_method": f"file://{address}" if case in ("file", "killed", "stale", "twice") else f"tcp://127.0.0.1:{address}", "rank": rank, "world_size": SIZE}
 
 
 def main(case, address, rank):
@@ -36,14 +38,27 @@ def main(case, address, rank):
         _arrival.LEAST = 2.0
         if rank == 1:
             return
+    if case == "twice":
+        from ampc.distributed import _arrival
+
+        _arrival.LEAST, rank = 3.0, 0
+    if case == "stale" and rank == 0:
+        time.sleep(1)  # the other one comes first
+    if case == "dies" and rank == 1:
+        from ampc.distributed import _mpi
+
+        _mpi._drop_names = lambda MPI: os.kill(os.getpid(), signal.SIGKILL)
     if case == "hosts":
         socket.gethostname = lambda: f"node{rank}"
     options = how(case, address, rank)
     try:
-        dist.init_process_group("gloo" if rank else "GLOO", timeout=timedelta(seconds=2 if case == "late" else 60), **options)
+        dist.init_process_group("gloo" if rank else "GLOO", timeout=timedelta(seconds=2 if case in ("late", "twice") else 60), **options)
     except (RuntimeError, AssertionError) as error:
         print(f"{rank} {type(error).__name__}: {error}\n", end="", flush=True)
         return
+    if case == "killed":
+        dist.barrier()
+        os.kill(os.getpid(), signal.SIGKILL)
     found = []
     for again in range(2):  # the same processes may do it again
         x = ampc.full((3,), float(rank + 1))
@@ -59,8 +74,9 @@ if __name__ == "__main__":
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     context = multiprocessing.get_context("fork" if sys.argv[1] == "file" else "spawn")
-    processes = [context.Process(target=main, args=(*sys.argv[1:], rank)) for rank in range(SIZE)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
+    for case in ("killed", "stale") if sys.argv[1] == "stale" else sys.argv[1:2]:
+        processes = [context.Process(target=main, args=(case, sys.argv[2], rank)) for rank in range(SIZE)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()

@@ -1,6 +1,7 @@
 """Processes that no launcher of MPI has started find each other: by an address, a file, a store, or the variables of torchrun and Slurm."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -13,9 +14,11 @@ import pytest
 
 import ampc
 import ampc.distributed as dist
+from ampc._process import owners, stand_in
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(os.path.dirname(ampc.__file__))
+SUMS = [str([r, 2, [3.0] * 3, "gloo", r, 2, [3.0] * 3, "mpi"]) for r in range(2)]
 pytest.importorskip("mpi4py")
 
 
@@ -43,7 +46,7 @@ def folder():
 @pytest.mark.parametrize("case", ["tcp", "query", "file", "env", "store", "slurm"])
 def test_plain_processes_meet(folder, case):
     found, said = lines_of(case, os.path.join(folder, "place") if case == "file" else free_port(), folder)
-    assert found == [str([r, 2, [3.0] * 3, "gloo", r, 2, [3.0] * 3, "mpi"]) for r in range(2)], (found, said)
+    assert found == SUMS, (found, said)
     assert said.count("'gloo' means MPI here") == 1, said
 
 
@@ -55,6 +58,82 @@ def test_a_rank_that_does_not_come_is_named(folder):
 def test_processes_of_several_hosts_learn_what_starts_them(folder):
     found, _ = lines_of("hosts", free_port(), folder)
     assert len(found) == 2 and all("RuntimeError" in line and "on the hosts node0, node1" in line and "mpiexec -n 2 --hostfile" in line and "srun --mpi=pmix -n 2" in line for line in found)
+
+
+
+
+def test_the_file_of_a_job_that_was_killed(folder):
+    """The processes that come next do not take its ranks for theirs."""
+    found, said = lines_of("stale", os.path.join(folder, "place"), folder)
+    assert found == SUMS, (found, said)
+
+
+def test_two_processes_of_one_rank_are_told(folder):
+    """As those of two jobs at one place."""
+    found, _ = lines_of("twice", os.path.join(folder, "place"), folder)
+    assert re.fullmatch(r"0 DistNetworkError: init_process_group: of 2 processes rank 1 has not called it within 3 s", found[0]), found
+    assert re.fullmatch(r"0 RuntimeError: init_process_group: process \d+ on \S+ has come here as rank 0, too; two jobs need two places: .*", found[1]), found
+
+
+def in_shared_memory():
+    return {name for name in os.listdir("/dev/shm") if "segment" in name} if os.path.isdir("/dev/shm") else set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="which processes live is read from /proc")
+def test_a_rank_that_is_killed_while_mpi_starts(folder):
+    before = in_shared_memory()
+    found, said = lines_of("dies", free_port(), folder)
+    assert found == ["0 DistNetworkError: init_process_group: rank 1 has ended while the processes were connected"], (found, said)
+    left = in_shared_memory() - before
+    assert all(name.startswith("ampc-segments-") for name in left)
+    if os.path.isdir("/dev/shm"):
+        os.rmdir(owners.new_folder("segments", "/dev/shm"))  # as the next job does
+        assert not in_shared_memory() & left
+    end = time.monotonic() + 30
+    while os.listdir(folder) and time.monotonic() < end:  # Open MPI's launcher ends after its processes
+        time.sleep(0.05)
+    assert not os.listdir(folder)
+
+
+# -- what killed processes leave -------------------------------------------------------------------------------------------
+
+
+def test_folders_of_killed_processes_are_removed_by_the_next_one(tmp_path):
+    make = f"import os, signal; from ampc._process import owners; print(owners.new_folder('ranks', {str(tmp_path)!r}), flush=True); "
+    env = {**os.environ, "PYTHONPATH": PACKAGE}
+    killed = subprocess.run([sys.executable, "-c", make + "os.kill(os.getpid(), signal.SIGKILL)"], capture_output=True, text=True, env=env, timeout=60)
+    assert os.path.isdir(killed.stdout.strip())
+    with subprocess.Popen([sys.executable, "-c", make + "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as living:
+        kept = [living.stdout.readline().strip(), str(tmp_path / "ampc-ranks-0123456789ab-1-1-far"), str(tmp_path / "ampc-own")]
+        for path in kept[1:]:
+            os.mkdir(path)
+        later = f"{owners.machine()}-{os.getpid()}-1"  # this process' number, and it began at another time
+        os.mkdir(tmp_path / f"ampc-errors-{later}-x")
+        kept.append(owners.new_folder("errors", str(tmp_path)))
+        assert sorted(os.listdir(tmp_path)) == sorted(map(os.path.basename, kept))
+        living.communicate("\n")
+    assert os.stat(kept[-1]).st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="Linux says which processes have ended")
+def test_a_stand_in_ends_with_a_process_that_nobody_waits_for(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    while stand_in.read(f"/proc/{ended.pid}/stat").rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    (tmp_path / "rank0.pid").write_text(str(ended.pid))
+    done = subprocess.run([sys.executable, stand_in.__file__, str(tmp_path)], env={**os.environ, "OMPI_COMM_WORLD_RANK": "0"}, timeout=30)
+    assert done.returncode == 0 and not stand_in.lives(str(ended.pid)) and stand_in.lives(str(os.getpid()))
+    ended.wait()
+
+
+def test_a_stand_in_that_mpiexec_ends_removes_the_folder(tmp_path):
+    (tmp_path / "ranks").mkdir()
+    command = [sys.executable, stand_in.__file__, str(tmp_path / "ranks"), stand_in.process_of(os.getpid())]
+    with subprocess.Popen(command, env={**os.environ, "OMPI_COMM_WORLD_RANK": "0"}) as running:
+        while not (tmp_path / "ranks" / "rank0.json").exists():
+            time.sleep(0.01)
+        running.terminate()
+    assert not (tmp_path / "ranks").exists()
 
 
 # -- the store by itself -------------------------------------------------------------------------------------------------
@@ -123,9 +202,7 @@ def test_a_file_is_there_as_long_as_a_store_is(tmp_path):
 
 def test_nothing_is_left_of_a_rank_that_is_killed_early(tmp_path):
     """It has had the stand-ins started, and has taken none."""
-    from ampc.distributed import _stand_in
-
-    script = f"import os, subprocess, sys; subprocess.Popen([sys.executable, {_stand_in.__file__!r}, {str(tmp_path / 'ranks')!r}, str(os.getpid())])"
+    script = f"import os, subprocess, sys; subprocess.Popen([sys.executable, {stand_in.__file__!r}, {str(tmp_path / 'ranks')!r}, str(os.getpid())])"
     (tmp_path / "ranks").mkdir()
     done = subprocess.run([sys.executable, "-c", script], timeout=60, env={**os.environ, "OMPI_COMM_WORLD_RANK": "0"})
     end = time.monotonic() + 30

@@ -170,7 +170,7 @@ def test_modes_and_long_names(tmp_path):
 def test_only_dead_writers_of_this_machine_are_cleared_away(tmp_path):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    here, elsewhere = _files._machine(), "0123456789ab"
+    here, elsewhere = _files.machine(), "0123456789ab"
     left = {f".ampc-{here}-{dead.pid}-00000000.partial": False, f".ampc-{here}-{os.getpid()}-00000000.partial": True, f".ampc-{elsewhere}-{dead.pid}-00000000.partial": True,
             f".ampc-{here}-{dead.pid}-0000000.partial": True, "other": True}
     for name in left:

@@ -14,9 +14,10 @@ import os
 import socket
 import time
 from datetime import timedelta
-from typing import Any, Callable, List, NoReturn, Optional, Tuple
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
 from .._process import launcher as _launcher
+from .._process import stand_in as _stand_in
 from .errors import DistNetworkError
 from .stores import Store
 from .work import run_beside
@@ -29,6 +30,7 @@ LEAST = 10.0  # seconds that processes may take to start, whatever an operation 
 MEETING = "AMPC_MEETING"  # the variable: addresses and port of the launcher's store, as in 10.0.0.1,10.1.0.1:4000
 CONNECT = 5.0  # seconds for a connection to it
 _calls = itertools.count()
+_come: Dict[int, str] = {}  # the processes of this host that have come, by their local ranks
 
 
 def meet(seconds: float) -> None:
@@ -58,7 +60,10 @@ class _Coming:
         self.seconds = seconds
 
     def look_around(self, what: str, number: int) -> None:
-        """Nothing is known of the others yet."""
+        """DistNetworkError where a process of this host has ended. Open MPI would end this one for it, without a word of which."""
+        gone = [rank for rank, process in _come.items() if not _stand_in.lives(process)]
+        if gone:
+            raise DistNetworkError(f"{what}: {_named(gone)} ended while the processes were connected")
 
     def give_up(self, what: str, number: int, seconds: float) -> NoReturn:
         """DistNetworkError that names this rank."""
@@ -102,7 +107,7 @@ def _meet_others(store: Store, name: str, seconds: float) -> None:
 
 def _meet_here(name: str, seconds: float) -> None:
     try:
-        open(name + os.environ[LOCAL_RANK], "w").close()
+        _stand_in.put(name + os.environ[LOCAL_RANK], _stand_in.process_of(os.getpid()))
     except OSError:  # it is not ours to write to
         return
     begin = looked = time.monotonic()
@@ -118,6 +123,7 @@ def _meet_here(name: str, seconds: float) -> None:
             if ended:
                 raise DistNetworkError(f"init_process_group: {_named(ended)} ended without calling it")
         time.sleep(PAUSE)
+    _come.update({rank: said for rank in range(int(os.environ[LOCAL_SIZE])) if (said := _stand_in.read(name + str(rank)))})
 
 
 def _named(ranks: List[int], what: str = "") -> str:

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
+from .._process.stand_in import lives
 from ._shared import shared_memory
 
 GROUPS = 64  # how many groups are told apart
@@ -88,11 +89,11 @@ class Board:
 
     def all_know(self) -> bool:
         """Whether every process of this host has failed, left or died."""
-        return all(slot["state"] != RUNS or not _alive(int(slot["pid"])) for slot in self._slots)
+        return all(slot["state"] != RUNS or not lives(str(slot["pid"])) for slot in self._slots)
 
     def is_next_to_go(self) -> bool:
         """Whether no other process of this host, by whose failure this one has failed, is still there."""
-        return bool(self._mine["state"] != FOLLOWED) or not any(slot["state"] == FAILED and _alive(int(slot["pid"])) for slot in self._slots)
+        return bool(self._mine["state"] != FOLLOWED) or not any(slot["state"] == FAILED and lives(str(slot["pid"])) for slot in self._slots)
 
     def gone(self, ranks: List[int]) -> Optional[str]:
         """What has happened to the first of these processes that failed or died; None where none did."""
@@ -102,7 +103,7 @@ class Board:
                 continue
             if slot["state"] >= FAILED:
                 return bytes(slot["why"]).decode(errors="replace")
-            if not _alive(int(slot["pid"])):
+            if not lives(str(slot["pid"])):
                 return f"rank {rank} (process {slot['pid']}) has died; {last_begun(_doing(slot))}"
         return None
 
@@ -150,17 +151,3 @@ def _count(name: str, text: str) -> int:
 
 def _doing(slot: Any) -> str:
     return bytes(slot["doing"]).decode(errors="replace")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
-        return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -74,7 +75,8 @@ def listen_to_the_end(board: Any, size: int, finish: Callable[[], Any]) -> None:
             print(f"ampc.distributed: {error}", file=sys.stderr)
             board.fail(f"has failed: {error}", error.cause)
         if board.failed():
-            _linger()
+            with contextlib.suppress(KeyboardInterrupt):  # somebody does not want to wait for that
+                _linger()
         else:
             board.leave(ends=True)
             if _is_at(_terminated):  # whoever ends this process now interrupts no call of the script

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 import socket
-import tempfile
 import time
 from datetime import timedelta
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import parse_qs, urlsplit
 
 from .._library_functions import default_pg_timeout
+from .._process import owners
 from . import _store
 from .errors import DistNetworkError
 from .stores import FileStore, PrefixStore, Store
@@ -31,14 +31,15 @@ class Met(NamedTuple):
 def at_a_store(init_method: Optional[str], store: Optional[Store], rank: int, size: int, seconds: float) -> Optional[Met]:
     """Waits for all processes; None where there is one, or where it is not said which this one is, and where they meet.
 
-    DistNetworkError that names the ranks which have not come within ``seconds``; RuntimeError where they are on several hosts."""
+    DistNetworkError that names the ranks which have not come within ``seconds``; RuntimeError where they are on several hosts, or another process
+    has come as this rank."""
     rank, size = _store.said(rank, size)
     store = store if store is not None or rank < 0 or size < 2 else _store_at(init_method, rank, size, seconds)
     if store is None:
         return None
     _kept.append(store)
-    _check_hosts(PrefixStore("ampc", store), rank, size, seconds)
-    return Met(rank, size, _folder(PrefixStore("ampc", store), rank))
+    own = PrefixStore("ampc", store)
+    return Met(rank, size, _folder(own, rank, _all_here(own, rank, size, seconds)))
 
 
 def _store_at(init_method: Optional[str], rank: int, size: int, seconds: float) -> Optional[Store]:
@@ -90,28 +91,52 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, timeout: timedelt
     return stores()
 
 
-def _check_hosts(store: Store, rank: int, size: int, seconds: float) -> None:
-    store.set(f"host {rank}", socket.gethostname())
-    keys, end = [f"host {i}" for i in range(size)], time.monotonic() + seconds
-    while not store.check(keys):
+def _come(store: Store, rank: int) -> None:
+    """Says which process this rank is, and on which host. RuntimeError where another one that may still run has said so."""
+    said, mine = b"", f"{owners.me()} {socket.gethostname()}".encode()
+    while (now := store.compare_set(f"rank {rank}", said, mine)) != mine:
+        owner, _, host = now.decode().partition(" ")
+        if not owners.is_gone(owner):
+            raise RuntimeError(f"init_process_group: process {owner.split('-')[1]} on {host} has come here as rank {rank}, too; two jobs need two "
+                               "places: another MASTER_PORT, or another `init_method`")
+        said = now if now != said else b""
+
+
+def _here(store: Store, ranks: Sequence[int]) -> List[str]:
+    """What these ranks have said; nothing where one has not. A process that is gone is not heard: the file of a job that was killed may still be
+    there."""
+    keys = [f"rank {rank}" for rank in ranks]
+    said = [value.decode() for value in store.multi_get(keys)] if store.check(keys) else []
+    return [] if any(owners.is_gone(text.partition(" ")[0]) for text in said) else said
+
+
+def _all_here(store: Store, rank: int, size: int, seconds: float) -> str:
+    """Waits for all ranks. The name of rank 0's process, which no other job has. DistNetworkError that names those which do not come in time;
+    RuntimeError where they are on several hosts."""
+    _come(store, rank)
+    end = time.monotonic() + seconds
+    while not (said := _here(store, range(size))):
         if time.monotonic() >= end:
-            missing = [str(i) for i, key in enumerate(keys) if not store.check([key])]
+            missing = [str(i) for i in range(size) if not _here(store, [i])]
             raise DistNetworkError(f"init_process_group: of {size} processes {'ranks' if len(missing) > 1 else 'rank'} {', '.join(missing)} "
                                    f"{'have' if len(missing) > 1 else 'has'} not called it within {seconds:g} s")
         time.sleep(PAUSE)
-    hosts = sorted({host.decode() for host in store.multi_get(keys)})
-    seen, until = store.add("seen", 1), min(end, time.monotonic() + PATIENCE)
+    first, seen_by = said[0].partition(" ")[0], f"seen {said[0]}"
+    seen, until = store.add(seen_by, 1), min(end, time.monotonic() + PATIENCE)
     while rank == 0 and seen < size and time.monotonic() < until:  # others ask the store of this process, which may end
         time.sleep(PAUSE)
-        seen = store.add("seen", 0)
+        seen = store.add(seen_by, 0)
+    hosts = sorted({text.partition(" ")[2] for text in said})
     if len(hosts) > 1:
         raise RuntimeError(f"init_process_group: the processes are on the hosts {', '.join(hosts)}, which MPI connects only where its launcher has "
                            f"started them: `mpiexec -n {size} --hostfile hosts ampc run script.py`, or by Slurm `srun --mpi=pmix -n {size} ampc run "
                            "script.py`; processes of one host need none")
+    return first
 
 
-def _folder(store: Store, rank: int) -> str:
-    """Rank 0 makes it, for this user alone. Its stand-in removes it."""
+def _folder(store: Store, rank: int, first: str) -> str:
+    """Rank 0, the process ``first``, makes it, for this user alone. Its stand-in removes it."""
+    key = f"folder of {first}"
     if rank == 0:
-        store.set("folder", tempfile.mkdtemp(prefix="ampc-ranks-"))
-    return os.fsdecode(store.get("folder"))
+        store.set(key, owners.new_folder("ranks"))
+    return os.fsdecode(store.get(key))

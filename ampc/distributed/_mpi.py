@@ -7,11 +7,13 @@ import ctypes
 import importlib.util
 import os
 import re
+import shutil
 import time
 import zlib
 from array import array
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List
 
+from .._process import owners
 from .._process.launcher import INSTALL
 from . import _arrival, _ends
 from .errors import DistNetworkError
@@ -19,6 +21,7 @@ from .errors import DistNetworkError
 if TYPE_CHECKING:
     from ._board import Board
 
+MEMORY, BACKING = "/dev/shm", "OMPI_MCA_btl_sm_backing_directory"  # where Open MPI puts files by default, and what says another folder
 _found: Dict[str, Any] = {}
 
 
@@ -43,10 +46,30 @@ def start(seconds: float = 0.0) -> Any:
     except (ImportError, RuntimeError) as error:
         raise DistNetworkError(f"init_process_group: mpi4py has found no MPI library ({error}); {INSTALL}") from error
     started_here = not MPI.Is_initialized()
-    _found["board"] = _arrival.in_time(lambda: _connect(MPI, started_here), seconds)
+    with _folder_of_segments():
+        _found["board"] = _arrival.in_time(lambda: _connect(MPI, started_here), seconds)
     _found["MPI"] = MPI
     _ends.listen_to_the_end(_found["board"], MPI.COMM_WORLD.size, (lambda: _finish(MPI)) if started_here else bool)
     return MPI
+
+
+@contextlib.contextmanager
+def _folder_of_segments() -> Iterator[None]:
+    """Open MPI puts what processes of this host share, which has a name until all have mapped it, into a folder of this process: where it is killed
+    meanwhile, the next one to start removes it. Where the user has said another folder, or there is no such memory, nothing is done."""
+    if BACKING in os.environ or not os.access(MEMORY, os.W_OK):
+        yield
+        return
+    folder = os.environ[BACKING] = owners.new_folder("segments", MEMORY)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        del os.environ[BACKING]
+        with contextlib.suppress(OSError):  # not empty: others may map it later, and the next one to start after this process removes it
+            os.rmdir(folder)
 
 
 def _connect(MPI: Any, starts: bool) -> Board:
@@ -84,7 +107,7 @@ def _drop_names(MPI: Any) -> None:
     in /dev/shm when processes are killed."""
     host = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
     mapped = _segments()
-    if all(others == mapped for others in host.allgather(mapped)) and host.rank == 0:
+    if all(others == mapped for others in host.allgather(mapped)):
         for name in mapped:
             with contextlib.suppress(OSError):
                 os.unlink(name)
@@ -95,7 +118,7 @@ def _segments() -> List[str]:
     """Files that this process has mapped for MPI's messages within a host."""
     try:
         with open("/proc/self/maps") as f:
-            return sorted(set(re.findall(r"/dev/shm/(?:sm|vader)_segment\.\S+$", f.read(), re.M)))
+            return sorted(set(re.findall(r"/dev/shm/(?:ampc-segments-\S+/)?(?:sm|vader)_segment\.\S+$", f.read(), re.M)))
     except OSError:  # no Linux
         return []
 

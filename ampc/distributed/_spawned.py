@@ -1,5 +1,6 @@
 """Processes that MPI's launcher has not started, as ranks: those of ``multiprocessing.spawn``, and others that meet at a store (``_meeting.py``). MPI
-knows only what mpiexec has started, so rank 0 has it start a stand-in for each rank, whose variables the ranks take over (``_stand_in.py``)."""
+knows only what mpiexec has started, so rank 0 has it start a stand-in for each rank, whose variables the ranks take over
+(``ampc/_process/stand_in.py``)."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ import time
 from typing import Any, List, Optional
 
 from .._process import launcher as _launcher
+from .._process import stand_in as _stand_in
 from ..multiprocessing.spawn import spawned
-from . import _arrival, _meeting, _mpi, _stand_in, _store
+from . import _arrival, _meeting, _mpi, _store
 from .errors import DistNetworkError
 
 _started: List[subprocess.Popen] = []
@@ -56,7 +58,8 @@ def _spawned(rank: int, size: int) -> _meeting.Met:
 def _start(size: int, folder: str, is_ours: bool) -> None:
     """Has mpiexec start the stand-ins, that of rank 0 to remove the folder after this process where it is ``is_ours``."""
     try:
-        line = _launcher.command(size, [sys.executable, "-I", "-S", os.path.abspath(_stand_in.__file__), folder, *[str(os.getpid())] * is_ours])
+        starter = [_stand_in.process_of(os.getpid())] if is_ours else []
+        line = _launcher.command(size, [sys.executable, "-I", "-S", os.path.abspath(_stand_in.__file__), folder, *starter])
     except _launcher.CannotStart as error:
         _stand_in.put(os.path.join(folder, "failed"), str(error))
         return
@@ -78,7 +81,7 @@ def _take(rank: int, size: int, folder: str, seconds: float) -> None:
                                    f"{why or f'not all have called it within {seconds:g} s'}; {ADVICE.format(size)}")
         time.sleep(0.01)
     os.environ.update(json.loads(text))
-    _stand_in.put(os.path.join(folder, f"rank{rank}.pid"), str(os.getpid()))
+    _stand_in.put(os.path.join(folder, f"rank{rank}.pid"), _stand_in.process_of(os.getpid()))
 
 
 def _why_not(folder: str) -> Optional[str]:

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -17,6 +16,7 @@ from multiprocessing.connection import wait
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from .._messages.callers import end_at_script, warn
+from .._process.owners import new_folder
 
 __all__ = ["ProcessContext", "ProcessExitedException", "ProcessException", "ProcessRaisedException", "SpawnContext", "spawn", "start_processes"]
 
@@ -199,7 +199,7 @@ def start_processes(fn: Callable[..., Any], args: Tuple[Any, ...] = (), nprocs: 
         start_method: 'spawn', 'fork' or 'forkserver'. ValueError for another.
     """
     context: Any = multiprocessing.get_context(start_method)
-    folder = tempfile.mkdtemp(prefix="ampc-errors-")
+    folder = new_folder("errors")
     error_files = [os.path.join(folder, f"{i}.txt") for i in range(nprocs)]
     processes: List[Any] = []
     try:

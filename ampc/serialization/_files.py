@@ -7,16 +7,14 @@ touched, because this machine cannot know whether they are in use."""
 from __future__ import annotations
 
 import errno
-import functools
-import hashlib
 import os
 import re
 import shutil
-import socket
 import stat
 import tempfile
 from typing import Any, BinaryIO, Callable, Tuple
 
+from .._process.owners import is_gone, machine
 from . import _scratch
 
 _LEFT = re.compile(r"\.ampc-([0-9a-f]{12})-(\d+)-[0-9a-f]{8}\.partial")
@@ -36,7 +34,7 @@ def replace(path: str, write: Callable[[str], None]) -> None:
     if os.path.exists(path) and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "save: the file may not be written", path)
     _clear_away(folder)
-    room = os.path.join(folder, f".ampc-{_machine()}-{os.getpid()}-{os.urandom(4).hex()}.partial")  # a folder: writers may need more than one file
+    room = os.path.join(folder, f".ampc-{machine()}-{os.getpid()}-{os.urandom(4).hex()}.partial")  # a folder: writers may need more than one file
     beside = os.path.join(room, "file")
     os.mkdir(room)
     try:
@@ -87,37 +85,12 @@ def _sync_folder(folder: str) -> None:
         os.close(handle)
 
 
-@functools.cache
-def _machine() -> str:
-    """A name for the machine or container that numbers processes, since its start. Process 12 of another one is not ours."""
-    facts = [socket.gethostname()]
-    try:
-        facts.append(os.readlink("/proc/self/ns/pid"))
-        with open("/proc/sys/kernel/random/boot_id") as f:
-            facts.append(f.read())
-    except OSError:  # not on this system
-        pass
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
-
-
 def _clear_away(folder: str) -> None:
     """Removes what killed processes of this machine have left."""
     for entry in os.listdir(folder):
         match = _LEFT.fullmatch(entry)
-        if match and match[1] == _machine() and not _is_running(int(match[2])):
+        if match and is_gone(f"{match[1]}-{match[2]}"):
             shutil.rmtree(os.path.join(folder, entry), ignore_errors=True)
-
-
-def _is_running(pid: int) -> bool:
-    if os.name == "nt":  # os.kill would end it
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _opened(path: Any) -> BinaryIO:
