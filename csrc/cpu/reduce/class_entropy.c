@@ -31,7 +31,8 @@ static double class_weight(const ac_tensor *weight, int64_t class) {
     return weight ? ac_read_double(ac_data(weight), weight->dtype, class * weight->strides[0]) : 1;
 }
 
-/* What a sample of this class and weight adds to its row: by p - even w[c] for every class c, less `hit` for its own. */
+/* What a sample of this class and weight adds to its row: by p - even w[c] for every class c, less `hit` for its own.
+ */
 typedef struct {
     double by, even, hit;
 } slopes;
@@ -111,9 +112,9 @@ static void entropy_tiles(void *context, int64_t begin, int64_t end, char *buffe
             each[0] = 0, each[1] = w, parts[1] = rests[j];
             if (class == c->a->ignore_index) parts[0] = parts[1] = 0;
             else
-                each[0] = w * (rests[j] - ac_read_double(x, ac_opmath_dtype(c->rows.opmath), class * t.n + j)) *
-                              (1 - mix) +
-                          (mix == 0 ? 0 : mix / (double)c->l.classes * even[j]);
+                each[0] =
+                    w * (rests[j] - ac_read_double(x, ac_opmath_dtype(c->rows.opmath), class * t.n + j)) * (1 - mix) +
+                    (mix == 0 ? 0 : mix / (double)c->l.classes * even[j]);
         }
         i += t.n;
     }
@@ -214,8 +215,8 @@ static void entropy_tile_slopes(void *context, int64_t begin, int64_t end, char 
         OF_TYPE(from_double, t.n, bys, (void *)by.v);
         OF_TYPE(from_double, t.n, evens, (void *)even.v);
         for (int64_t k = 0; k < c->l.classes; k++)
-            OF_TYPE(class_slopes, t.n, (const void *)by.v, (const void *)even.v, smooth ? class_weight(c->weight, k) : 0,
-                    (void *)(buffer + k * t.bytes));
+            OF_TYPE(class_slopes, t.n, (const void *)by.v, (const void *)even.v,
+                    smooth ? class_weight(c->weight, k) : 0, (void *)(buffer + k * t.bytes));
         for (int64_t j = 0; j < t.n; j++) {
             if (classes[j] != c->a->ignore_index) OF_TYPE(add_at, (void *)buffer, classes[j] * t.n + j, -hits[j]);
             else OF_TYPE(clear_sample, c->l.classes, t.n, j, (void *)buffer);

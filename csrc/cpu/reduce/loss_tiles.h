@@ -62,7 +62,8 @@ static inline tile tile_at(const class_rows *c, int64_t i, int64_t end, const ac
     return (tile){i, n, n * (int64_t)ac_opmath_bytes(c->opmath)};
 }
 
-static inline void read_tile(const class_rows *c, const tile *t, const ac_tensor *x, const ac_space *samples, char *to) {
+static inline void read_tile(const class_rows *c, const tile *t, const ac_tensor *x, const ac_space *samples,
+                             char *to) {
     const char *from = (const char *)ac_data(x) + ac_space_offset(samples, t->i) * ac_itemsize(x->dtype);
     int64_t step = x->strides[x->ndim > 1] * ac_itemsize(x->dtype), stride = samples->stride[samples->n - 1];
     for (int64_t k = 0; k < c->classes; k++)

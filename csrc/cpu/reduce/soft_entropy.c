@@ -1,8 +1,8 @@
 /* Cross entropy whose target is probabilities, one pass over memory. */
 #include "cpu/reduce/loss_tiles.h"
 
-/* The loss of a sample is the sum of -q log p, see soft_loops.inc for q. Samples go one by one, a row of classes each, or
- * in tiles. */
+/* The loss of a sample is the sum of -q log p, see soft_loops.inc for q. Samples go one by one, a row of classes each,
+ * or in tiles. */
 typedef struct {
     const ac_run *r;
     const ac_attrs_soft_entropy *a;
