@@ -91,7 +91,7 @@ GPU_SUITES := test_cuda.py test_cuda_kernels.py test_cuda_windows.py test_cuda_a
 	test_corners.py test_events.py test_flop_counter.py test_names.py test_argument_names.py test_mixed_dtypes.py test_new_tensors.py test_nodes.py test_optim_own.py test_out.py test_pending.py test_schedules.py test_utils.py test_values.py \
 	test_beside_functional.py test_ctc.py test_distributions.py test_distributions_draws.py test_distributions_ends.py test_distributions_kl.py test_distributions_transforms.py test_func.py test_in_place.py \
 	test_aliasing.py test_averages.py test_checkpoint.py test_copies.py test_lazy.py test_library_behaviours.py test_modules.py test_prune.py \
-	test_index_expressions.py test_indices.py test_order.py test_parametrize.py test_ranges_and_statistics.py test_signal_windows.py test_soft_entropy.py test_storage.py test_transformer.py
+	test_index_expressions.py test_indices.py test_order.py test_parametrize.py test_ranges_and_statistics.py test_signal_windows.py test_soft_entropy.py test_class_entropy.py test_storage.py test_transformer.py
 sim: $(VENV)/installed
 	cd tests && $(PYTEST) -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) test_cuda_strict.py # by itself: others fill the tables of plans
 	cd tests && $(PYTEST) --device sim -m 'not slow' $(if $(SHARE),--share $(SHARE)) $(PYTEST_ARGS) $(GPU_SUITES)

@@ -173,11 +173,7 @@ def test_accelerator():
     assert a.is_available() == ampc.cuda.is_available() == (a.current_accelerator() is not None) and a.device_count() == ampc.cuda.device_count()
     device = ampc.accelerator.current_accelerator().type if a.is_available() else "cpu"
     assert ampc.ones(2, device=device).sum().item() == 2
-    if a.is_available():
-        a.synchronize()
-    else:
-        with pytest.raises(RuntimeError, match="CUDA cannot be used"):
-            a.synchronize()
+    a.synchronize()
     with a.device_index(None):
         a.empty_cache()
 
@@ -270,8 +266,6 @@ def test_translators_that_are_not_there():
 @pytest.mark.skipif(ON_GPU, reason="about machines without a GPU; test_cuda_graphs.py has the others")
 def test_cuda_graphs_without_a_gpu():
     assert not ampc.cuda.is_current_stream_capturing()
-    with pytest.raises(AssertionError, match="CUDA cannot be used"):  # torch's type
-        ampc.cuda.synchronize()
     for call in (ampc.cuda.CUDAGraph, lambda: ampc.cuda.make_graphed_callables(len, ())):
         with pytest.raises(RuntimeError, match="CUDA cannot be used"):
             call()

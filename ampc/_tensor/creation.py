@@ -107,7 +107,8 @@ def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requ
 
 
 def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> Tensor:
-    """``data`` as a tensor, sharing memory where it can: Tensors, NumPy arrays of the dtype, tensors of other libraries."""
+    """``data`` as a tensor, sharing memory where it can: Tensors, NumPy arrays of the dtype, tensors of other libraries. Where no ``device`` is
+    asked for, Tensors move to the one that ``set_default_device`` or ``with device(...)`` has chosen, if any."""
     given = data if isinstance(data, Tensor) else of_another_library(data)
     if given is not None:
         return given.to(dtype=dtype, device=asked_or_chosen(device))

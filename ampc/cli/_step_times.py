@@ -49,8 +49,7 @@ def measure(precisions: tuple, device: str = "cpu") -> Dict[str, float]:
                 begin = time.perf_counter()
                 for _ in range(STEPS):
                     step()
-                if device == "cuda":
-                    torch.cuda.synchronize()
+                torch.cuda.synchronize()
                 if round_:
                     times[p].append((time.perf_counter() - begin) / STEPS)
     return {p: float(np.median(t)) for p, t in times.items()}

@@ -142,10 +142,10 @@ def can_device_access_peer(device: Where, peer_device: Where) -> bool:
 
 
 def synchronize(device: Where = None) -> None:
-    """Waits for all work of a GPU. IndexError when a kernel met a bad index; RuntimeError, which is also an AssertionError, where no GPU can be
-    used."""
-    _C._cuda_init()
-    _C._cuda_synchronize(index_of(device))
+    """Waits for all work of a GPU; without a GPU there is none, so that scripts that time their steps run on a CPU, too. IndexError when a kernel
+    met a bad index."""
+    if is_available():
+        _C._cuda_synchronize(index_of(device))
 
 
 def ipc_collect() -> None:

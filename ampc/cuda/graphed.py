@@ -76,8 +76,8 @@ class graph_step:
         warmup: how many steps run before the capture, >= 1.
         micro_batches: how many parts of a batch a step accumulates the gradients of, >= 1.
 
-    ValueError for a batch that cannot be cut into ``micro_batches`` equal parts. TypeError for a model, function, optimizer or scaler that is none. RuntimeError for a model that is not on a GPU, and where the step does
-    what cannot be captured; it names the script's line."""
+    ValueError for a batch that cannot be cut into ``micro_batches`` equal parts. TypeError for a model, function, optimizer or scaler that is
+    none. RuntimeError for a model that is not on a GPU, and where the step does what cannot be captured; it names the script's line."""
 
     def __init__(self, model: Module, loss_fn: Callable[..., Tensor], optimizer: Optimizer, scaler: Optional[GradScaler] = None, *,
                  dtype: Optional[dtype] = None, max_norm: Optional[float] = None, warmup: int = 2,

@@ -40,9 +40,9 @@ struct ac_gpu_graph {
     CUevent done;     /* behind the last replay; before the first, behind the capture's own random numbers */
     bool keeps, refused, replayed;
     _Atomic bool captured_now, given_up; /* given up: freed while another thread captured it, which ends that */
-    ac_generator generator; /* as it was before the capture */
-    uint64_t numbers;       /* counters of random numbers that a replay takes */
-    ac_gpu_block *random;   /* {seed, offset} of the replay */
+    ac_generator generator;              /* as it was before the capture */
+    uint64_t numbers;                    /* counters of random numbers that a replay takes */
+    ac_gpu_block *random;                /* {seed, offset} of the replay */
     written *written;
     step *steps, **last_step;
     int n_steps;
@@ -198,7 +198,8 @@ static int start(ac_gpu_graph *g, CUstreamCaptureMode mode) {
 }
 
 int ac_gpu_capture_begin(ac_gpu_graph *g, uint64_t pool, CUstreamCaptureMode mode) {
-    if (ac_gpu_is_capturing()) return ac_fail(AC_RUNTIME, "this thread is capturing another CUDA graph; end that first");
+    if (ac_gpu_is_capturing())
+        return ac_fail(AC_RUNTIME, "this thread is capturing another CUDA graph; end that first");
     if (g->exec || g->graph || g->refused)
         return ac_fail(AC_RUNTIME, "this CUDA graph has been captured already; reset() it first, or make another");
     g->stream = ac_gpu_stream(g->device), g->pool = pool;
@@ -214,7 +215,8 @@ int ac_gpu_capture_begin(ac_gpu_graph *g, uint64_t pool, CUstreamCaptureMode mod
         ac_gpu_pool_end(g->device);
         return -1;
     }
-    capturing = g, captures++, g->captured_now = true;
+    g->captured_now = true;
+    capturing = g, captures++;
     ac_note_write = note_write;
     g->generator = *generator, generator->offset = symbolic(g);
     return 0;
@@ -295,7 +297,8 @@ int ac_gpu_capture_end(ac_gpu_graph *g) {
     bool seeded = generator->offset >> NUMBER_AT != symbolic(g) >> NUMBER_AT;
     g->numbers = generator->offset - symbolic(g);
     *generator = g->generator;
-    capturing = NULL, g->captured_now = false;
+    g->captured_now = false;
+    capturing = NULL;
     ac_note_write = NULL;
     ac_gpu_pool_end(g->device);
     int failed = finish(g);

@@ -1,5 +1,5 @@
-/* A stand-in for libcudnn's convolutions: plain loops over the simulated device's memory, in the stream's order. Results
- * of float16 saturate, as those of some of the library's kernels do: there is no infinity among them. It
+/* A stand-in for libcudnn's convolutions: plain loops over the simulated device's memory, in the stream's order.
+ * Results of float16 saturate, as those of some of the library's kernels do: there is no infinity among them. It
  * refuses what the real library may refuse: sizes that do not fit each other, workspace too small, and a result laid
  * out otherwise than the input where windows are dilated; and what tests tell it to (ampc_simulate_cudnn). Pointers
  * that vectors of 16 bytes cannot be read from are a fault. */

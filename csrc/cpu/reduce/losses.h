@@ -1,10 +1,11 @@
-/* What losses share on the CPU: sums over samples, and rows of classes. */
+/* What losses share on the CPU: sums over samples, their classes, and rows of classes. */
 #ifndef AC_CPU_REDUCE_LOSSES_H
 #define AC_CPU_REDUCE_LOSSES_H
 
 #include "base/alloc.h"
 #include "cpu/kernels.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 /* A sum of many numbers in blocks: its error grows with the number of blocks, not with that of numbers. */
@@ -19,6 +20,31 @@ static inline void add_number(blocked *b, double x) {
     if (++b->n % BLOCK == 0) b->whole += b->block, b->block = 0;
 }
 static inline double sum_of(const blocked *b) { return b->whole + b->block; }
+
+/* Class c of sample i of x [N, C, ...] lies at (sample's offset) + c * class_stride. */
+typedef struct {
+    ac_space samples, target;
+    int64_t classes, class_stride;
+} nll_layout;
+
+static inline nll_layout nll_layout_of(const ac_tensor *x, const ac_tensor *target) {
+    int channel = x->ndim > 1;
+    return (nll_layout){ac_space_of(x, ~(1u << channel)), ac_space_of(target, UINT32_MAX), x->shape[channel],
+                        x->strides[channel]};
+}
+
+/* The weight of sample i's class, 0 when it is ignored; its class through `class`; -1 when invalid. */
+static inline double sample_weight(const nll_layout *l, const ac_tensor *target, const ac_tensor *weight,
+                                   int64_t ignore, int64_t i, int64_t *class) {
+    int64_t at = ac_space_offset(&l->target, i);
+    *class =
+        target->dtype == AC_uint8 ? ((const uint8_t *)ac_data(target))[at] : ((const int64_t *)ac_data(target))[at];
+    if (*class == ignore) return 0;
+    if (*class < 0 || *class >= l->classes)
+        return (double)ac_fail(AC_INDEX, "nll_loss: target %" PRId64 " is out of range for %" PRId64 " classes", *class,
+                               l->classes);
+    return weight ? ac_read_double(ac_data(weight), weight->dtype, *class * weight->strides[0]) : 1;
+}
 
 /* Rows of classes, one a sample, and the type that they are computed in. */
 typedef struct {
