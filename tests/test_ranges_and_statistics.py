@@ -257,3 +257,30 @@ def test_histograms_that_are_refused(call):
 def test_histograms_are_named_as_torchs(torch):
     for name, make in (("histogram", lambda lib: lib.histogram(lib.ones(3), 2)), ("histogramdd", lambda lib: lib.histogramdd(lib.ones(3, 2), [2, 2]))):
         assert type(make(ampc)).__name__ == type(make(torch)).__name__ == name
+
+
+@pytest.mark.parametrize("q", [0.5, [0.0, 0.25, 1.0]])
+@pytest.mark.parametrize("values", [[1.0, np.nan, 3.0], [[2.0, 1.0, 4.0], [np.nan, 1.0, np.nan]], [np.nan, np.nan]], ids=str)
+def test_the_gradient_of_a_quantile_that_is_nan_is_nans(torch, values, q):
+    for name in ("quantile", "nanquantile"):
+        seen = []
+        for lib in (ampc, torch):
+            x = lib.tensor(values, requires_grad=True)
+            y = getattr(lib, name)(x, lib.tensor(q), -1)
+            y.backward(lib.ones_like(y))
+            seen.append((y.detach().numpy(), x.grad.numpy()))
+        for got, want in zip(*seen):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_the_gradient_of_an_extreme_that_is_nan_is_nans(torch, reduce):
+    got, want = (lib.tensor([1.0, np.nan, 3.0, 2.0, 2.0], requires_grad=True) for lib in (ampc, torch))
+    for lib, x in ((ampc, got), (torch, want)):
+        y = lib.segment_reduce(x, reduce, lengths=lib.tensor([1, 2, 2]))
+        y.backward(lib.ones_like(y))
+    assert got.grad.tolist() == want.grad.tolist() == [1, 1, 0, 0.5, 0.5]
+    x = ampc.tensor([np.nan, 1.0, np.nan], requires_grad=True)
+    y = x[:1].scatter_reduce(0, ampc.tensor([0, 0]), x[1:], "a" + reduce)
+    y.backward(ampc.ones(1))
+    assert x.grad.tolist() == [0.5, 0.0, 0.5]

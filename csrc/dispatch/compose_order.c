@@ -185,9 +185,9 @@ static T quantiles(ac_scratch *s, const char *what, T x, T q, const ac_attrs_qua
     T nans = count_along(s, UN(isnan, rows), -1);
     T count = SUB(NUM((double)n), ignore_nan ? nans : TIMES(nans, 0));
     T steps = ac_c_cast(s, BIN(maximum, SUB(count, NUM(1)), NUM(0)), x->dtype);
-    T found = between(s, sorted[0], MUL(ac_c_flat(s, part), steps), a->interpolation);
-    T missing = ignore_nan ? BIN(eq, count, NUM(0)) : BIN(gt, nans, NUM(0));
-    T y = ac_c_call(s, AC_OP_movedim, &to_front, 1, WHERE(missing, ac_c_real(s, NAN), found));
+    T at = MUL(ac_c_flat(s, part), steps);
+    if (!ignore_nan) at = WHERE(BIN(gt, nans, NUM(0)), ac_c_real(s, (double)(n - 1)), at); /* nan stands last */
+    T y = ac_c_call(s, AC_OP_movedim, &to_front, 1, between(s, sorted[0], at, a->interpolation));
     if (!y) return NULL;
     if (part->ndim) shape.v[shape.n++] = y->shape[0];
     for (int d = 0; d < x->ndim; d++) {

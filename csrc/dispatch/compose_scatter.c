@@ -144,11 +144,17 @@ static T product(ac_scratch *s, T own, T at, T values, bool include_self) {
                      include_self ? MUL(ac_c_at(s, own, r.met), r.made) : r.made);
 }
 
+/* Which values are the extreme of those that they were joined with: nan is, wherever it stands. */
+static T is_extreme(ac_scratch *s, T values, T joined) {
+    T same = BIN(eq, values, joined);
+    return same && ac_is_floating(values->dtype) ? BIN(logical_or, same, UN(isnan, values)) : same;
+}
+
 /* `joined` with a gradient that those share in equal parts that are equal to it. */
 static T shared(ac_scratch *s, T joined, T own, T at, T values, T stays) {
-    T ties = BIN(eq, values, ac_c_at(s, joined, at));
+    T ties = is_extreme(s, values, ac_c_at(s, joined, at));
     T sharers = added_at(s, ac_c_cast(s, stays, AC_int64), 0, at, ac_c_cast(s, ties, AC_int64));
-    sharers = BIN(maximum, sharers, NUM(1)); /* nan is equal to nothing */
+    sharers = BIN(maximum, sharers, NUM(1)); /* where nothing was joined */
     T parts = WHERE(ties, DIV(values, ac_c_at(s, sharers, at)), NUM(0));
     return BIN(stands_for, joined, added_at(s, WHERE(stays, DIV(own, sharers), NUM(0)), 0, at, parts));
 }
@@ -160,7 +166,7 @@ static T extreme(ac_scratch *s, T own, T at, T values, bool include_self, ac_op 
     T best = include_self ? ac_c_call(s, join, NULL, 2, ac_c_at(s, start, r.met), r.made) : r.made;
     T joined = ac_c_call(s, AC_OP_index_put, &over, 3, start, r.met, best);
     if (!joined || (!ac_c_records(own) && !ac_c_records(values))) return joined;
-    T stays = include_self ? BIN(eq, start, joined) : BIN(eq, r.count, NUM(0));
+    T stays = include_self ? is_extreme(s, start, joined) : BIN(eq, r.count, NUM(0));
     return shared(s, joined, own, at, values, stays);
 }
 
