@@ -348,3 +348,24 @@ def test_vmap_with_a_generator_of_its_own():
         func.vmap(lambda x: x.clone().normal_(generator=given))(ampc.zeros(3, 2))
     each = func.vmap(lambda x: x + ampc.rand(2, generator=given), randomness="different")(ampc.zeros(3, 2))
     assert len({tuple(row) for row in each.tolist()}) == 3
+
+
+def test_functional_call_hands_back_the_buffers_that_a_module_sets(torch):
+    for lib in (torch, ampc):
+        class Counter(lib.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("seen", lib.zeros(()))
+
+            def forward(self, x):
+                self.seen = self.seen + x.sum()
+                return x * 2
+
+        module, state, parts = Counter(), {"seen": lib.ones(())}, [{"seen": lib.ones(())}]
+        lib.func.functional_call(module, state, lib.ones(2))
+        lib.func.functional_call(module, parts, lib.ones(2))
+        assert state["seen"] == 3 and parts[0]["seen"] == 1 and module.seen == 0
+        with lib.nn.utils.stateless._reparametrize_module(module, state):
+            module(lib.ones(2))
+            assert module.seen == 5
+        assert state["seen"] == 5 and module.seen == 0
