@@ -137,7 +137,18 @@ def test_the_formula_of_pairs_is_chosen_by_class():
     n = D.Gamma(1.0, 1.0)
     assert float(D.kl_divergence(Special(1.0, 1.0), n)) == 7 and abs(float(D.kl_divergence(n, n))) < 1e-6
     with pytest.raises(TypeError, match="expected classes"):
-        D.register_kl(int, D.Gamma)
+        D.register_kl(1, D.Gamma)
+
+
+def test_a_formula_for_classes_of_another_base():
+    class Other:
+        loc = 3.0
+
+    @D.register_kl(Other, Other)
+    def other(p, q):
+        return ampc.tensor(p.loc - q.loc)
+
+    assert float(D.kl_divergence(Other(), Other())) == 0
 
 
 @pytest.mark.parametrize("first", [n for n in PAIRS if n not in ("Uniform", "Binomial")])

@@ -397,3 +397,22 @@ def test_gradients_of_vjp_can_be_differentiated_by_primals_met_without_recording
             y, back = lib.func.vjp(lambda a: a**3, x)
         slope, = back(lib.tensor(1.0))
         assert not y.requires_grad and slope.item() == 27 and lib.autograd.grad(slope, x)[0].item() == 18
+def test_functional_call_hands_back_the_buffers_that_a_module_sets(torch):
+    for lib in (torch, ampc):
+        class Counter(lib.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("seen", lib.zeros(()))
+
+            def forward(self, x):
+                self.seen = self.seen + x.sum()
+                return x * 2
+
+        module, state, parts = Counter(), {"seen": lib.ones(())}, [{"seen": lib.ones(())}]
+        lib.func.functional_call(module, state, lib.ones(2))
+        lib.func.functional_call(module, parts, lib.ones(2))
+        assert state["seen"] == 3 and parts[0]["seen"] == 1 and module.seen == 0
+        with lib.nn.utils.stateless._reparametrize_module(module, state):
+            module(lib.ones(2))
+            assert module.seen == 5
+        assert state["seen"] == 5 and module.seen == 0

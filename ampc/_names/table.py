@@ -40,6 +40,10 @@ is: _Reduction=nn._reduction grad=nn.grad
 these are parts of torch's own losses
 is: get_enum=_library_functions.get_enum
 
+[torch.serialization]
+these are parts of torch's own files
+any: MAP_LOCATION FileLike
+
 [torch.cuda.amp.autocast_mode torch.cuda.amp.grad_scaler torch.cuda.amp.common]
 these are parts of torch.cuda.amp
 is: autocast=cuda.amp.autocast custom_fwd=cuda.amp.custom_fwd custom_bwd=cuda.amp.custom_bwd GradScaler=cuda.amp.GradScaler
@@ -312,6 +316,7 @@ ampc has no TorchScript; functions and modules run as Python
 is: Final=jit.Final _overload=jit._overload _overload_method=jit._overload_method export=jit.export ignore=jit.ignore unused=jit.unused
     is_scripting=jit.is_scripting
 any: BroadcastingList1 BroadcastingList2 BroadcastingList3 Future RRef
+itself: _copy_to_script_wrapper
 refused: boolean_dispatch
 
 [torch.package]

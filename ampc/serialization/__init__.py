@@ -11,6 +11,7 @@ from typing import Any, Optional, Union
 
 from .._events import announce
 from .._messages.callers import warn
+from .._names.missing import absent_from
 from ._safe import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
@@ -116,3 +117,5 @@ def load(f: File, map_location: Any = None, pickle_module: Any = None, *, weight
         raise RuntimeError(f"load: {name} is a pickle, as torch wrote before 1.6; load it with what wrote it and save it again")
     return _safetensors.read(data, mapper, trusted, name)
 
+
+__getattr__ = absent_from(__name__)

@@ -14,14 +14,18 @@ __all__ = ["functional_call"]
 
 
 @contextmanager
-def _with_values(module: Module, values: Dict[str, Tensor], strict: bool) -> Iterator[None]:
-    """``module`` with these tensors in place of its parameters and buffers of those names."""
-    spots: List[Tuple[Dict[str, Any], str, Any]] = []
-    names = {n for n, _ in module.named_parameters(remove_duplicate=False)} | {n for n, _ in module.named_buffers(remove_duplicate=False)}
+def _reparametrize_module(module: Module, parameters_and_buffers: Dict[str, Tensor], tie_weights: bool = False, strict: bool = False,
+                          stack_weights: bool = False) -> Iterator[None]:
+    """``module`` with these tensors in place of its parameters and buffers of those names. What it has set there meanwhile is in the dict
+    afterwards. ``stack_weights`` has no effect: the last replaced is always the first put back."""
+    own = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    values = _tied(own, parameters_and_buffers) if tie_weights else dict(parameters_and_buffers)
+    names = {n for n, _ in own}
     unknown = set(values) - names
     if strict and names != set(values):
         raise RuntimeError(f"functional_call: {type(module).__name__} has no {sorted(unknown)}" if unknown else
                            f"functional_call: strict, but nothing is given for {sorted(names - set(values))}")
+    spots: List[Tuple[str, Dict[str, Any], str, Any]] = []
     try:
         for name, value in values.items():
             if name in unknown:
@@ -29,27 +33,33 @@ def _with_values(module: Module, values: Dict[str, Tensor], strict: bool) -> Ite
             where, _, last = name.rpartition(".")
             owner = module.get_submodule(where)
             owned = owner._parameters if last in owner._parameters else owner._buffers
-            spots.append((owned, last, owned[last]))
+            spots.append((name, owned, last, owned[last]))
             owned[last] = value
         yield
     finally:
-        for owned, last, before in reversed(spots):
+        for name, owned, last, before in reversed(spots):
+            if name in parameters_and_buffers and last in owned:
+                parameters_and_buffers[name] = owned[last]
             owned[last] = before
+
+
+def _tied(own: List[Tuple[str, Tensor]], values: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """With the value of each tensor for all names that the module has for it."""
+    by_tensor = {id(t): values[n] for n, t in own if n in values}
+    return {**{n: by_tensor[id(t)] for n, t in own if id(t) in by_tensor}, **values}
 
 
 def call_with(module: Module, parameter_and_buffer_dicts: Any, args: Any, kwargs: Optional[Dict[str, Any]], tie_weights: bool,
               strict: bool) -> Any:
     """What func.functional_call does."""
-    dicts = [parameter_and_buffer_dicts] if isinstance(parameter_and_buffer_dicts, dict) else list(parameter_and_buffer_dicts)
     values: Dict[str, Tensor] = {}
-    for d in dicts:
-        values.update(d)
-    if tie_weights:
-        own = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-        by_tensor = {id(t): values[n] for n, t in own if n in values}
-        values = {**{n: by_tensor[id(t)] for n, t in own if id(t) in by_tensor}, **values}
+    if isinstance(parameter_and_buffer_dicts, dict):
+        values = parameter_and_buffer_dicts
+    else:
+        for d in parameter_and_buffer_dicts:
+            values.update(d)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _with_values(module, values, strict):
+    with _reparametrize_module(module, values, tie_weights, strict):
         return module(*args, **(kwargs or {}))
 
 
