@@ -16,6 +16,7 @@ import numpy as np
 
 import ampc
 import ampc.distributed as dist
+from ampc.distributed import groups as process_groups
 
 PROGRAMS = {}  # name -> (sizes, function)
 REDUCED = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool")
@@ -297,6 +298,25 @@ def ranks_that_do_not_agree(rank, size):
     x = ampc.ones(2)
     dist.all_reduce(x)  # and the group still works
     assert x.tolist() == [2.0, 2.0]
+
+
+@ranks(2)
+def who_waits_long_says_for_whom(rank, size):
+    process_groups.PATIENCE, before, apart = 0.3, process_groups.PATIENCE, dist.new_group()
+    dist.broadcast(ampc.ones(2), 0)
+    for asynchronous in (False, True):
+        group = dist.new_group()
+        time.sleep(1.5 * rank)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for one in (group, apart):
+                work = dist.all_reduce(ampc.ones(2), group=one, async_op=asynchronous)
+                work = work and work.wait()
+        texts = [str(w.message) for w in told if "has waited" in str(w.message)]
+        assert len(texts) == (rank == 0), texts
+        if rank == 0:
+            assert "rank 0 has waited" in texts[0] and "rank 1 has not come to it (the last it began was" in texts[0] and "then fails" in texts[0]
+    process_groups.PATIENCE = before
 
 
 @ranks(2)

@@ -62,6 +62,12 @@ try:
 except ValueError:
     pass"""),
     ("distributed/collectives.py", "is not in the group", "ampc.distributed.all_reduce(x, group=ampc.distributed.GroupMember.NON_GROUP_MEMBER) #!"),
+    ("distributed/groups.py", "has waited 31 s in all_reduce: rank 1 sleeps", """
+from types import SimpleNamespace
+board = SimpleNamespace(gone=lambda ranks: None, ended_before=lambda *given: None, missing=lambda *given: "rank 1 sleeps")
+group = SimpleNamespace(board=board, ranks=[0, 1], number=1, own_rank=0, seconds=60, _advice="", _has_warned=False)
+for waited in (29, 31, 32):
+    ampc.distributed.ProcessGroup.look_around(group, "all_reduce", 1, waited) #!"""),
     ("", "a tuple of indices", "x[[[0], [1]]] #!"),
     ("", "was resized", "ampc.add(x, x, out=ampc.empty(5)) #!"),
     ("", "was resized", "ampc.norm(x, dim=1, out=ampc.empty(5)) #!"),

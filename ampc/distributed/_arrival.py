@@ -59,7 +59,7 @@ class _Coming:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
-    def look_around(self, what: str, number: int) -> None:
+    def look_around(self, what: str, number: int, waited: float = 0) -> None:
         """DistNetworkError where a process of this host has ended. Open MPI would end this one for it, without a word of which."""
         gone = [rank for rank, process in _come.items() if not _stand_in.lives(process)]
         if gone:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 from .. import _C
 from .._library_functions import default_pg_timeout
 from .._library_functions import group as names
+from .._messages.callers import warn
 from .._process import launcher as _launcher
 from . import _apart, _arrival, _ends, _gpus, _meeting, _mpi, _spawned, _store
 from ._agreement import agree, submit
@@ -24,6 +25,7 @@ from .work import Message, Work, Worker, run_beside, seconds_of
 
 _groups: Dict[Any, str] = {}  # the groups that this process is a member of, and their backends; torch's _pg_map
 _made: weakref.WeakSet[Any] = weakref.WeakSet()  # all groups of this process, also those that have no name
+PATIENCE = 30.0  # seconds after which a process that waits says for whom
 FORKED = "a forked process takes no part in its parent's groups; start processes with the 'spawn' method, or fork before init_process_group()"
 _last_number, _calls = [0], itertools.count(1)  # of a group that this process is in; of calls of new_group, which all processes make
 
@@ -76,7 +78,7 @@ class ProcessGroup:
         self._twins: List[ProcessGroup] = []
         self.others = 0  # groups that new_group has made since, in all processes
         self._last = "nothing", 0
-        self._has_told = False
+        self._has_told = self._has_warned = False
         self._ways = Ways(self, backends)
         _made.add(self)
 
@@ -233,7 +235,7 @@ class ProcessGroup:
         call = (what, *self._waits) if what else self._call
         if call is not None:
             what, number, begin = call
-            self.look_around(what, number)
+            self.look_around(what, number, time.monotonic() - begin)
             if time.monotonic() - begin >= self.seconds:
                 self.give_up(what, number, self.seconds)
 
@@ -257,13 +259,17 @@ class ProcessGroup:
     def _look_at_the_last(self) -> None:
         self.look_around(*self._last)
 
-    def look_around(self, what: str, number: int) -> None:
-        """DistBackendError where a process of the group can take part in the operation no more."""
+    def look_around(self, what: str, number: int, waited: float = 0) -> None:
+        """DistBackendError where a process of the group can take part in the operation no more. A warning, once, where this one has waited long."""
         board = self.board
         gone = board.gone(self.ranks)
         ended = board.ended_before(self.number, number, self.ranks) if gone is None and number else None
         if gone or ended:
             self._break(f"rank {self.own_rank} waits in {what}: {gone or ended}{self._advice if ended else ''}", gone or ended or "")
+        if waited >= PATIENCE and number and not self._has_warned:
+            self._has_warned = True
+            warn(f"rank {self.own_rank} has waited {waited:.0f} s in {what}: {board.missing(self.number, number, self.ranks)}{self._advice}. "
+                 f"It waits for {self.seconds:g} s, and then fails")
 
     def give_up(self, what: str, number: int, seconds: float) -> NoReturn:
         """DistBackendError that names who is missing."""

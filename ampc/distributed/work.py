@@ -70,7 +70,7 @@ class Work:
         limit = self._group.seconds if timeout is None else seconds_of("Work.wait", timeout)
         begin = time.monotonic()
         while not self._ended(min(SLICE, limit)):
-            self._group.look_around(self._what, self._number)
+            self._group.look_around(self._what, self._number, time.monotonic() - begin)
             if time.monotonic() - begin >= limit:
                 self._group.give_up(self._what, self._number, limit)
         if self._error is not None:
