@@ -93,7 +93,8 @@ COMPOSE(cosine_similarity) {
     ac_dims shape = ac_shape_of(in[0]), other = ac_shape_of(in[1]);
     NEED(ac_dims_broadcast(&shape, &other, "cosine_similarity"));
     if (!ac_is_floating(common))
-        REFUSE(AC_RUNTIME, "cosine_similarity: x1 or x2 must be floating point, got %s and %s; convert one with .float()",
+        REFUSE(AC_RUNTIME,
+               "cosine_similarity: x1 or x2 must be floating point, got %s and %s; convert one with .float()",
                ac_dtypes[in[0]->dtype].name, ac_dtypes[in[1]->dtype].name);
     T x = ac_c_cast(s, in[0], common), y = ac_c_cast(s, in[1], common);
     if (!x || !y) return NULL;

@@ -55,8 +55,9 @@ static int need_values(T x, int64_t n, int64_t mode, const char *name) {
     char text[AC_SHAPE_TEXT];
     for (int64_t d = x->ndim - n - 1; mode != CIRCULAR && d < x->ndim; d++)
         if (x->shape[d] == 0)
-            return ac_fail(AC_RUNTIME, "pad: %s padding needs values in all dimensions but that of the samples, got shape %s",
-                           name, ac_shape_text(x, text));
+            return ac_fail(AC_RUNTIME,
+                           "pad: %s padding needs values in all dimensions but that of the samples, got shape %s", name,
+                           ac_shape_text(x, text));
     return 0;
 }
 
@@ -65,7 +66,8 @@ static T pad_with_own(ac_scratch *s, T x, int64_t d, int64_t before, int64_t aft
     int64_t size = x->shape[d], most = before > after ? before : after, first = -before, n = size + before + after;
     int64_t start = 0;
     if (n < (mode != CIRCULAR))
-        REFUSE(AC_RUNTIME, "pad: %" PRId64 " and %" PRId64 " leave %" PRId64 " of %" PRId64 " values", before, after, n, size);
+        REFUSE(AC_RUNTIME, "pad: %" PRId64 " and %" PRId64 " leave %" PRId64 " of %" PRId64 " values", before, after, n,
+               size);
     if (mode == REFLECT && most > size - 1)
         REFUSE(AC_RUNTIME,
                "pad: reflect padding of %" PRId64 " is more than the %" PRId64 " that %" PRId64 " values allow", most,

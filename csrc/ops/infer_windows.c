@@ -194,12 +194,13 @@ int ac_infer_convolution_weight(ac_infer *i) {
 
 /* -- columns -------------------------------------------------------------------------------------------- */
 
-/* Windows need values and channels; samples there may be none of. Adaptive pools take the first dimension for samples always. */
+/* Windows need values and channels; samples there may be none of. Adaptive pools take the first dimension for samples
+ * always. */
 static int refuse_empty_input(const char *what, const ac_dims *x, int64_t nd, bool adaptive) {
     for (int64_t d = x->n == nd ? 0 : adaptive ? 1 : x->n - nd - 1; d < x->n; d++)
         if (x->v[d] == 0)
-            return ac_fail(AC_RUNTIME, "%s: dimension %" PRId64 " of the input is empty; only that of the samples may be",
-                           what, d);
+            return ac_fail(AC_RUNTIME,
+                           "%s: dimension %" PRId64 " of the input is empty; only that of the samples may be", what, d);
     return 0;
 }
 
