@@ -142,11 +142,11 @@ def make_tensor(*shape: Any, dtype: _C.dtype, device: Any, low: Optional[float] 
         raise ValueError(f"make_tensor: give `noncontiguous` or `memory_format`, one of them, got True and {memory_format}")
     if dtype.is_floating_point:
         t = (make.rand(*sizes, dtype=_C.float64, device=device) * (last - first) + first).to(dtype)
-        t[t >= last] = first  # rounded up to the limit, which none reaches
+        t = t.masked_fill(t >= last, first)  # rounded up to the limit, which none reaches
     else:
         t = make.randint(math.ceil(first), math.ceil(last), sizes, dtype=_C.int64, device=device).to(dtype)
     if exclude_zero:
-        t[t == 0] = finfo(dtype).tiny if dtype.is_floating_point else 1
+        t = t.masked_fill(t == 0, finfo(dtype).tiny if dtype.is_floating_point else 1)
     if noncontiguous and t.numel() > 1:
         t = t.repeat_interleave(2, dim=-1)[..., ::2]
     return (t if memory_format is None else t.clone(memory_format=memory_format)).requires_grad_(requires_grad)

@@ -333,3 +333,11 @@ def test_words_for_the_device():
         pass
     with pytest.raises(ValueError, match="cpu"):
         ampc.cuda.set_device(device="cpu")
+
+
+def test_gradcheck_takes_inputs_of_any_layout():
+    x = ampc.arange(12, dtype=ampc.float64).view(3, 4).t().requires_grad_()
+    weights = ampc.arange(12, dtype=ampc.float64).view(4, 3) / 7
+    for fast in (False, True):
+        assert ampc.autograd.gradcheck(lambda x: (x * x * weights).sum(0), (x,), fast_mode=fast)
+        assert not ampc.autograd.gradcheck(lambda x: x * x.detach() * weights, (x,), fast_mode=fast, raise_exception=False)

@@ -298,3 +298,32 @@ def test_deterministic_debug_mode():
 def test_names_that_other_modules_hold():
     assert ampc.vmap is ampc.func.vmap and ampc.thread_safe_generator is ampc.random.thread_safe_generator
     assert ampc.native_channel_shuffle is ampc.channel_shuffle is ampc.nn.functional.native_channel_shuffle
+
+
+# In the terms of either library, m, with F its functions: a shape, or which error there is.
+ENDS = {
+    "reflect padding without channels": "F.pad(m.zeros(3, 0, 10), (2, 2), mode='reflect')", "reflect padding without samples": "F.pad(m.zeros(0, 3, 10), (2, 2), mode='reflect')",
+    "replicate padding without channels": "F.pad(m.zeros(3, 0, 9, 9), (2,) * 4, mode='replicate')", "of one image": "F.pad(m.zeros(0, 9, 9), (2,) * 4, mode='replicate')",
+    "replicate padding without values": "F.pad(m.zeros(3, 2, 0, 9), (2,) * 4, mode='replicate')", "circular padding that cuts too much": "F.pad(m.zeros(1, 1, 4), (-3, -2), mode='circular')",
+    "circular padding that cuts all": "F.pad(m.zeros(1, 1, 4), (-3, -1), mode='circular')", "reflect padding that cuts all": "F.pad(m.zeros(1, 1, 4), (-3, -1), mode='reflect')",
+    "replicate padding that cuts too much": "F.pad(m.zeros(1, 1, 4), (-3, -2), mode='replicate')", "unfold without channels": "F.unfold(m.zeros(3, 0, 3, 4), (2, 3))",
+    "unfold without samples": "F.unfold(m.zeros(0, 3, 3, 4), (2, 3))", "fold without channels": "F.fold(m.zeros(3, 0, 4), (3, 4), (2, 3))", "no image to sample": "F.grid_sample(m.zeros(1, 1, 0, 2), m.zeros(1, 1, 1, 2), align_corners=False)",
+    "no channels to sample": "F.grid_sample(m.zeros(1, 0, 2, 2), m.zeros(1, 1, 1, 2), align_corners=False)", "multi_margin_loss of no classes": "F.multi_margin_loss(m.zeros(9, 0), m.ones(9).long())",
+    "multilabel_margin_loss of no classes": "F.multilabel_margin_loss(m.zeros(9, 0), m.ones(9, 0).long())", "multi_margin_loss of no score": "F.multi_margin_loss(m.zeros(0), m.ones(9).long())",
+    "multi_margin_loss of a class in a vector": "F.multi_margin_loss(m.zeros(5), m.tensor([1]), reduction='none')", "multi_margin_loss of a class": "F.multi_margin_loss(m.zeros(5), m.tensor(1), reduction='none')",
+    "cosine_similarity of integers and floats": "F.cosine_similarity(m.ones(2, 2).to(m.int8), m.ones(2, 2))", "cosine_similarity of integers": "F.cosine_similarity(m.ones(2, 2).to(m.int8), m.ones(2, 2).to(m.int8))",
+    "a state of another batch": "m.nn.RNNCell(3, 4)(m.zeros(2, 3), m.zeros(1, 4))", "two states of another batch": "m.nn.LSTMCell(3, 4)(m.zeros(2, 3), (m.zeros(1, 4), m.zeros(1, 4)))[0]",
+    "a gated state of another batch": "m.nn.GRUCell(3, 4)(m.zeros(2, 3), m.zeros(1, 4))",
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_refuses_what_torch_refuses(name):
+    outcomes = []
+    for lib in (ampc, torch):
+        try:
+            result = eval(ENDS[name], {"m": lib, "F": lib.nn.functional})
+            outcomes.append((tuple(result.shape), str(result.dtype).split(".")[1]))
+        except RuntimeError as error:
+            outcomes.append(type(error))
+    assert outcomes[0] == outcomes[1]

@@ -416,3 +416,57 @@ def test_functional_call_hands_back_the_buffers_that_a_module_sets(torch):
             module(lib.ones(2))
             assert module.seen == 5
         assert state["seen"] == 5 and module.seen == 0
+class _Sum:
+    """The sum of an attribute, a parameter and a buffer that counts, in the library ``lib``."""
+
+    def __new__(cls, lib):
+        class Module(lib.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.plain, self.word, self.first = lib.zeros(1), "x", lib.nn.Linear(1, 1)
+                self.second = self.first
+                self.count = lib.nn.Buffer(lib.zeros(1))
+
+            def forward(self, x):
+                self.count = self.count + 1
+                return self.first(x) + self.second(x) + self.plain + self.count + getattr(self, "extra", 0)
+
+        return Module()
+
+
+CALLS = {
+    "a plain attribute": lambda m: {"plain": m.ones(1)}, "a name that is new": lambda m: {"extra": m.ones(1)}, "a parameter that is new": lambda m: {"extra": m.nn.Parameter(m.ones(1))},
+    "what is no tensor": lambda m: {"word": m.ones(1)}, "something else": lambda m: {"plain": 3}, "no bias": lambda m: {"first.bias": None}, "no such module": lambda m: {"third.weight": m.ones(1)},
+    "tied": lambda m: {"first.weight": m.ones(1, 1), "first.bias": m.ones(1)}, "tied, in both names": lambda m: (lambda t: {"first.bias": t, "second.bias": t, "second.weight": m.ones(1, 1)})(m.ones(1)),
+    "tied, of two values": lambda m: {"first.bias": m.ones(1), "second.bias": m.ones(1)}, "a buffer that the module sets": lambda m: {"count": m.ones(1)},
+    "two dicts": lambda m: ({"plain": m.ones(1)}, {"count": m.ones(1)}), "a name in two dicts": lambda m: ({"plain": m.ones(1)}, {"plain": m.ones(1)}), "no dict": lambda m: 3,
+}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", CALLS)
+def test_what_functional_call_replaces(torch, name, strict):
+    """Any tensor of the module, for this call alone; what the module sets is written into the dict."""
+    outcomes = []
+    for lib in (ampc, torch):
+        module, values = _Sum(lib), CALLS[name](lib)
+        with lib.no_grad():
+            module.first.weight.fill_(2), module.first.bias.fill_(3)
+        before = dict(module.named_parameters()), dict(module.named_buffers()), module.plain
+        try:
+            outcome = lib.func.functional_call(module, values, (lib.ones(1),), strict=strict).item()
+        except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+            outcome = type(error)
+        written = values["count"].item() if isinstance(values, dict) and "count" in values else None
+        outcomes.append((outcome, written, module.count.item(), hasattr(module, "extra")))
+        after = dict(module.named_parameters()), dict(module.named_buffers()), module.plain
+        same = list(after[0]) == list(before[0]) and all(after[0][n] is before[0][n] for n in after[0]) and after[2] is before[2]
+        assert same or lib is torch  # torch leaves other tensors in a module that has two names
+    assert outcomes[0] == outcomes[1]
+
+
+def test_functional_call_of_a_module_within_itself():
+    module = ampc.nn.Sequential(ampc.nn.Linear(1, 1))
+    module[0].above = module
+    y = ampc.nn.utils.stateless.call_with(module, {"0.above.0.weight": ampc.ones(1, 1), "0.bias": ampc.zeros(1)}, ampc.ones(1), None, False, False)
+    assert y.item() == 1

@@ -439,3 +439,37 @@ def test_a_replica_shares_buffers_and_has_no_parameters(torch):
         return type(made) is Own, made.name, hasattr(own, "name"), list(made.parameters()), made.steps is own.steps, list(own._buffers), made._is_replica
 
     assert replica_of(ampc) == replica_of(torch)
+
+
+def test_lists_of_parameters_take_integer_tensors_as_indices(torch):
+    for lib in (ampc, torch):
+        params = lib.nn.ParameterList([lib.zeros(1) for _ in range(3)])
+        params[lib.tensor(2, dtype=lib.int32)] = lib.ones(1)
+        assert params[lib.tensor(-1)] is params[2] and params[2].item() == 1
+        with pytest.raises((TypeError, ValueError, RuntimeError)):
+            params[lib.tensor([0, 1])]
+
+
+def test_buffers_are_registered_by_assignment(torch):
+    """By the register_buffer of the class, whatever it knows; a name that is in use stays."""
+    for lib in (ampc, torch):
+        class Own(lib.nn.Module):
+            def register_buffer(self, name, tensor):
+                super().register_buffer(name, tensor)
+
+        module = Own()
+        module.kept = lib.nn.Buffer(lib.zeros(1))
+        assert list(module.state_dict()) == ["kept"]
+        module.used = 5
+        with pytest.raises(KeyError, match="used"):
+            module.used = lib.nn.Buffer(lib.zeros(1))
+        assert module.used == 5
+        plain = lib.nn.Module()
+        plain.scratch = lib.nn.Buffer(lib.zeros(1), persistent=False)
+        assert [name for name, _ in plain.named_buffers()] == ["scratch"] and not plain.state_dict()
+
+
+def test_attributes_that_are_listed_can_be_written_after_a_dot(torch):
+    for lib in (ampc, torch):
+        named = dir(lib.nn.Sequential(lib.nn.ReLU()))
+        assert "forward" in named and "0" not in named

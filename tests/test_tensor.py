@@ -447,3 +447,11 @@ def test_numpys_functions_of_tensors_give_tensors(torch, name):
 @pytest.mark.cpu
 def test_numpys_results_without_a_dtype_here_stay_arrays():
     assert isinstance(np.add(ampc.ones(2), np.ones(2, complex)), np.ndarray)
+
+
+def test_grad_has_a_second_name():
+    p = ampc.ones(2, requires_grad=True)
+    p._grad = ampc.tensor([1.0, 2.0])
+    assert p.grad is p._grad and p.grad.tolist() == [1.0, 2.0]
+    p._grad = None
+    assert p.grad is None

@@ -163,3 +163,17 @@ def test_the_functions_errors_are_torchs(torch):
             yield caught.type
 
     assert list(errors(ampc)) == list(errors(torch))
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_no_samples_or_no_steps(torch, batch_first):
+    """The result has as many steps as the queries, whether there are samples or not."""
+    for shape in ((0, 3, 8), (3, 0, 8), (0, 0, 8), (0, 8)):
+        sizes = []
+        for lib in (ampc, torch):
+            x = lib.zeros(shape, requires_grad=True)
+            y, weights = lib.nn.MultiheadAttention(8, 2, batch_first=batch_first)(x, x, x)
+            y = lib.nn.TransformerEncoderLayer(8, 2, 16, batch_first=batch_first)(y)
+            y.sum().backward()
+            sizes.append((tuple(y.shape), tuple(weights.shape), tuple(x.grad.shape)))
+        assert sizes[0] == sizes[1]

@@ -240,6 +240,8 @@ def test_make_tensor(name, torch):
             found[-1] += span if whole else (span[0] >= options.get("low", -9) * (0.99 if options.get("low", 0) > 0 else 1.01), span[1] <= options.get("high", 9) * 1.01)
         assert found[0] == found[1], options
     assert ampc.testing.make_tensor(2, 3, dtype=ampc.float32, device=DEVICE).shape == (2, 3)
+    with ampc.device("meta"):
+        assert ampc.testing.make_tensor(2, 3, dtype=getattr(ampc, name), device=None, exclude_zero=True).is_meta
 
 
 def test_assert_allclose():

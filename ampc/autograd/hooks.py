@@ -42,7 +42,7 @@ class RemovableHandle:
     @property
     def extra_dict_ref(self) -> Tuple[Callable[[], Any], ...]:
         """hooks_dict_ref for each of the further dicts."""
-        return tuple(lambda further=further: further for further in self._further)  # type: ignore[misc]
+        return tuple(lambda further=further: further for further in self._further)
 
     def remove(self) -> None:
         """Takes the hook off; a second call does nothing."""

@@ -51,13 +51,15 @@ def conv3d_weight(input: Tensor, weight_size: Sequence[int], grad_output: Tensor
 def _input(nd: int, size: Sequence[int], weight: Tensor, g: Tensor, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
     sizes, windows = _sizes(f"conv{nd}d_input: input_size", size, nd), _windows(f"conv{nd}d_input", nd, stride, padding, dilation)
     left = _left_over(f"conv{nd}d_input", sizes, list(weight.shape), g, windows, groups)
-    return _ops.convolution(g, weight, None, *windows, True, left, groups)
+    strides, paddings, dilations = windows
+    return _ops.convolution(g, weight, None, strides, paddings, dilations, True, left, groups)
 
 
 def _weight(nd: int, x: Tensor, size: Sequence[int], g: Tensor, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
     sizes, windows = _sizes(f"conv{nd}d_weight: weight_size", size, nd), _windows(f"conv{nd}d_weight", nd, stride, padding, dilation)
     _left_over(f"conv{nd}d_weight", list(x.shape), sizes, g, windows, groups)
-    return _ops._convolution_weight(x, g, sizes[2:], *windows, groups)
+    strides, paddings, dilations = windows
+    return _ops._convolution_weight(x, g, sizes[2:], strides, paddings, dilations, groups)
 
 
 def _sizes(what: str, size: Sequence[int], nd: int) -> List[int]:

@@ -89,9 +89,15 @@ COMPOSE(normalize) {
 
 COMPOSE(cosine_similarity) {
     ATTRS(cosine);
-    T x = in[0], y = in[1];
-    ac_dims shape = ac_shape_of(x), other = ac_shape_of(y);
+    ac_dtype common = ac_result_type(in, 2);
+    ac_dims shape = ac_shape_of(in[0]), other = ac_shape_of(in[1]);
     NEED(ac_dims_broadcast(&shape, &other, "cosine_similarity"));
+    if (!ac_is_floating(common))
+        REFUSE(AC_RUNTIME,
+               "cosine_similarity: x1 or x2 must be floating point, got %s and %s; convert one with .float()",
+               ac_dtypes[in[0]->dtype].name, ac_dtypes[in[1]->dtype].name);
+    T x = ac_c_cast(s, in[0], common), y = ac_c_cast(s, in[1], common);
+    if (!x || !y) return NULL;
     ac_dims along = {1, {a->dim}};
     x = unit(s, ac_c_expand(s, x, &shape), real(2), &along, a->eps);
     return ac_c_sum(s, MUL(x, unit(s, ac_c_expand(s, y, &shape), real(2), &along, a->eps)), a->dim);

@@ -111,6 +111,9 @@ static int check_grid(const ac_tensor *x, const ac_tensor *grid, int64_t mode) {
         grid->shape[0] != x->shape[0])
         return ac_fail(AC_RUNTIME, "grid_sample: grid %s does not fit input %s; expected [N, ..., %d]",
                        ac_shape_text(grid, gt), ac_shape_text(x, xt), nd);
+    for (int d = 0; d < nd; d++)
+        if (x->shape[2 + d] == 0)
+            return ac_fail(AC_RUNTIME, "grid_sample: input %s has no values to sample from", ac_shape_text(x, xt));
     if (mode == BICUBIC && nd != 2) return ac_fail(AC_RUNTIME, "grid_sample: bicubic takes 4-d input only");
     if (x->dtype != grid->dtype)
         return ac_fail(AC_RUNTIME, "grid_sample: input and grid must have one dtype, got %s and %s",

@@ -274,7 +274,7 @@ static int need_scores(const char *what, const ac_tensor *x, const ac_tensor *ta
     for (int d = 0; good && d < target->ndim && d < x->ndim && x->ndim == 2; d++)
         good = x->shape[d] == target->shape[d];
     if (good && target_dims && x->ndim == 1) good = x->shape[0] == target->shape[0];
-    if (good) return 0;
+    if (good && x->shape[x->ndim - 1] > 0) return 0;
     return ac_fail(AC_RUNTIME, "%s: scores %s and int64 classes %s (%s) do not fit", what, ac_shape_text(x, xt),
                    ac_shape_text(target, tt), ac_dtypes[target->dtype].name);
 }
@@ -327,7 +327,7 @@ COMPOSE(multi_margin_loss) {
                                 &column));
     T others = BIN(ne, ac_c_arange(s, classes, ac_device_of(x)), target);
     T loss = TIMES(ac_c_sum(s, WHERE(others, each, NUM(0)), 1), 1 / (double)(classes ? classes : 1));
-    if (given->ndim == 1 && loss) loss = ac_c_squeeze(s, loss, 0);
+    if (in[1]->ndim == 0 && loss) loss = ac_c_squeeze(s, loss, 0);
     return ac_c_reduced(s, loss, a->reduction);
 }
 

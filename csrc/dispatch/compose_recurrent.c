@@ -16,13 +16,15 @@ static int need_state(ac_scratch *s, const char *what, T x, T h, T w_ih, T w_hh,
     char xt[AC_SHAPE_TEXT], ht[AC_SHAPE_TEXT], it[AC_SHAPE_TEXT], st[AC_SHAPE_TEXT];
     bool good = x->ndim >= 1 && x->ndim == h->ndim && w_ih->ndim == 2 && w_hh->ndim == 2;
     int64_t width = good ? h->shape[h->ndim - 1] : 0;
+    for (int d = 0; good && d < x->ndim - 1; d++) good = x->shape[d] == h->shape[d];
     good = good && w_ih->shape[0] == gates * width && w_hh->shape[0] == gates * width && w_hh->shape[1] == width;
     if (good) return 0;
-    return ac_fail(AC_RUNTIME,
-                   "%s: input %s, state %s and weights %s, %s do not fit: expected weights [%d * hidden, in] and [%d * "
-                   "hidden, hidden]",
-                   what, ac_shape_text(x, xt), ac_shape_text(h, ht), ac_shape_text(w_ih, it), ac_shape_text(w_hh, st),
-                   gates, gates);
+    return ac_fail(
+        AC_RUNTIME,
+        "%s: input %s, state %s and weights %s, %s do not fit: expected a state for each row of the input, and "
+        "weights [%d * hidden, in] and [%d * hidden, hidden]",
+        what, ac_shape_text(x, xt), ac_shape_text(h, ht), ac_shape_text(w_ih, it), ac_shape_text(w_hh, st), gates,
+        gates);
 }
 
 /* One step of `cell` for rows that brought `x` from the input: h, and c of an LSTM, in place. */

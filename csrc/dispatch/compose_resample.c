@@ -50,10 +50,24 @@ static T positions(ac_scratch *s, int64_t n, ac_device device, int64_t first, in
     return device == AC_CPU ? at : ac_c_call(s, AC_OP_to_device, &to, 1, at);
 }
 
+/* Values to repeat or to mirror, and channels; samples there may be none of. */
+static int need_values(T x, int64_t n, int64_t mode, const char *name) {
+    char text[AC_SHAPE_TEXT];
+    for (int64_t d = x->ndim - n - 1; mode != CIRCULAR && d < x->ndim; d++)
+        if (x->shape[d] == 0)
+            return ac_fail(AC_RUNTIME,
+                           "pad: %s padding needs values in all dimensions but that of the samples, got shape %s", name,
+                           ac_shape_text(x, text));
+    return 0;
+}
+
 /* One dimension padded with values of its own. */
 static T pad_with_own(ac_scratch *s, T x, int64_t d, int64_t before, int64_t after, int64_t mode) {
     int64_t size = x->shape[d], most = before > after ? before : after, first = -before, n = size + before + after;
     int64_t start = 0;
+    if (n < (mode != CIRCULAR))
+        REFUSE(AC_RUNTIME, "pad: %" PRId64 " and %" PRId64 " leave %" PRId64 " of %" PRId64 " values", before, after, n,
+               size);
     if (mode == REFLECT && most > size - 1)
         REFUSE(AC_RUNTIME,
                "pad: reflect padding of %" PRId64 " is more than the %" PRId64 " that %" PRId64 " values allow", most,
@@ -86,6 +100,7 @@ COMPOSE(pad) {
     if ((n != x->ndim - 1 && n != x->ndim - 2) || n < 1 || n > 3)
         REFUSE(AC_NOT_IMPLEMENTED, "pad: %s padding of %" PRId64 " dimensions does not fit shape %s", modes[a->mode], n,
                ac_shape_text(x, text));
+    NEED(need_values(x, n, a->mode, modes[a->mode]));
     for (int64_t i = 0; i < n && x; i++)
         x = pad_with_own(s, x, in[0]->ndim - 1 - i, a->before.v[i], a->after.v[i], a->mode);
     return x;

@@ -194,12 +194,24 @@ int ac_infer_convolution_weight(ac_infer *i) {
 
 /* -- columns -------------------------------------------------------------------------------------------- */
 
+/* Windows need values and channels; samples there may be none of. Adaptive pools take the first dimension for samples
+ * always. */
+static int refuse_empty_input(const char *what, const ac_dims *x, int64_t nd, bool adaptive) {
+    for (int64_t d = x->n == nd ? 0 : adaptive ? 1 : x->n - nd - 1; d < x->n; d++)
+        if (x->v[d] == 0)
+            return ac_fail(AC_RUNTIME,
+                           "%s: dimension %" PRId64 " of the input is empty; only that of the samples may be", what, d);
+    return 0;
+}
+
 int ac_infer_im2col(ac_infer *i) {
     ATTRS(im2col);
     ac_windows w;
     ac_window_lists l = {"unfold", &a->kernel, &a->stride, &a->padding, &a->dilation, false};
     AC_TRY(ac_need_floating(i, 0));
     AC_TRY(ac_need_ndim(i, 0, (int)a->kernel.n + 2));
+    ac_dims given = ac_shape_of(i->in[0]);
+    AC_TRY(refuse_empty_input("unfold", &given, a->kernel.n, false));
     AC_TRY(ac_windows_of(&w, &l, i->in[0]->shape + 2, a->kernel.n));
     AC_TRY(need_countable(&w, i->in[0]->shape[1]));
     ac_dims shape = {3, {i->in[0]->shape[0], i->in[0]->shape[1] * ac_product3(w.kernel), ac_product3(w.out)}};
@@ -222,7 +234,7 @@ int ac_infer_col2im(ac_infer *i) {
     AC_TRY(need_countable(&w, 1));
     const ac_tensor *x = i->in[0];
     int64_t taps = ac_product3(w.kernel), positions = ac_product3(w.out);
-    if (x->shape[1] % taps || x->shape[2] != positions)
+    if (x->shape[1] == 0 || x->shape[1] % taps || x->shape[2] != positions)
         return ac_fail(AC_RUNTIME,
                        "fold: needs columns [N, C * %" PRId64 ", %" PRId64
                        "] (taps of a window, positions), got %" PRId64 " and %" PRId64,
@@ -252,15 +264,6 @@ static int refuse_empty_windows(const ac_windows *w, int64_t nd) {
                                " lies wholly in the padding (kernel_size %" PRId64 ", padding %" PRId64
                                ", dilation %" PRId64 " over %" PRId64 " values); give less padding or dilation",
                                o, d - (3 - nd), w->kernel[d], w->padding[d], w->dilation[d], w->in[d]);
-    return 0;
-}
-
-/* A pool has values and channels; samples it may have none of. Adaptive ones take the first dimension for samples always. */
-static int refuse_empty_input(const char *what, const ac_dims *x, int64_t nd, bool adaptive) {
-    for (int64_t d = x->n == nd ? 0 : adaptive ? 1 : x->n - nd - 1; d < x->n; d++)
-        if (x->v[d] == 0)
-            return ac_fail(AC_RUNTIME, "%s: dimension %" PRId64 " of the input has no elements; only samples may be none",
-                           what, d);
     return 0;
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Callable, Optional, Tuple, Union
@@ -259,7 +260,8 @@ class ParameterList(_Parameters):
         if values is not None:
             self.extend(values)
 
-    def _key(self, i: int) -> str:
+    def _key(self, i: Any) -> str:
+        i = operator.index(i)  # a Tensor of one integer is an index, too
         if not -self._size <= i < self._size:
             raise IndexError(f"ParameterList: index {i} of {self._size}")
         return str(i % self._size)

@@ -134,8 +134,10 @@ class Module(HasHooks):
             members[2][name] = None
         elif isinstance(value, Buffer):
             _need_init(self)
-            self._forget(name, d["_buffers"])
-            self.register_buffer(name, value, value.persistent)
+            if value.persistent:
+                self.register_buffer(name, value)  # a subclass's own may know nothing of `persistent`
+            else:
+                self.register_buffer(name, value, persistent=False)
         elif members[1] is not None and name in members[1] and (value is None or isinstance(value, Tensor)):
             members[1][name] = value
         elif members[1] is not None and name in members[1]:
@@ -159,7 +161,8 @@ class Module(HasHooks):
         object.__delattr__(self, name)
 
     def __dir__(self) -> List[str]:
-        return sorted({*object.__dir__(self), *self._parameters, *self._buffers, *self._modules})
+        names = {*object.__dir__(self), *self._parameters, *self._buffers, *self._modules}
+        return sorted(name for name in names if not name[:1].isdigit())  # what cannot be written after a dot is no attribute
 
     # -- registering -----------------------------------------------------------------------------------------
 
