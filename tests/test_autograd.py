@@ -527,3 +527,18 @@ def test_gradients_with_a_graph_have_memory_of_their_own():
     z.backward(given, create_graph=True)
     assert z.grad is not given and z.grad.data_ptr() != given.data_ptr()
     x.grad = y.grad = None  # a gradient with a graph and its leaf hold each other, as in torch
+
+
+@pytest.mark.parametrize("call", [
+    "lib.autograd.grad((), x, allow_unused=True)", "lib.autograd.grad([], [x, x * 2], [], allow_unused=True, create_graph=True)",
+    "lib.autograd.grad((), (x,))", "lib.autograd.grad((), x, materialize_grads=True)", "lib.autograd.backward(())", "lib.autograd.backward((), inputs=[x])"])
+def test_gradients_of_nothing(torch, call):
+    def found(lib):
+        x = lib.ones(2, requires_grad=True)
+        try:
+            given = eval(call, {"lib": lib, "x": x})
+        except RuntimeError:
+            return "RuntimeError"
+        return given and [g if g is None else g.tolist() for g in given], x.grad
+
+    assert found(ampc) == found(torch)

@@ -1,9 +1,10 @@
-"""Operands of several dtypes beside torch: numbers sought among integers, the weight of a mean."""
+"""Operands of several dtypes beside torch: numbers sought among integers, the weight of a mean, bytes read as truth values."""
 
 from typing import Any
 
 import pytest
 from test_corners import FLOATS, NAN, same
+from where import DEVICE
 
 import ampc
 
@@ -57,3 +58,18 @@ def test_numbers_alone_have_the_default_dtype(default):
     finally:
         ampc.set_default_dtype(before)
     assert ampc.result_type(1, True) is ampc.int64 and ampc.result_type(ampc.tensor(1.0, dtype=ampc.float64), 1.0) is ampc.float64
+
+
+TRUTHS = ["x.sum()", "x.int()", "x.float()", "x.cumsum(0)", "x.cumprod(0)", "x.cummax(0)[1]", "x.cummin(0)[1]", "x.sort()[0].int()", "x.amax().int()",
+          "x.logical_not().int()", "x == y", "x.eq(True)", "x > y", "(x | y).int()", "(x ^ y).int()", "(x & y).int()", "x + y.float()", "x * 2.5", "x + y.long()",
+          "x.repeat(40) * lib.ones(320, device=x.device)", "lib.where(x, 1.0, 2.0)", "x.unique().int()", "x.count_nonzero()", "x.prod()", "x.any()", "x.all()"]
+
+
+@pytest.mark.parametrize("expression", TRUTHS)
+def test_a_byte_above_1_is_true_as_1_is(torch, expression):
+    def found(lib, device):
+        x = lib.tensor([1, 0, 2, 3, 0, 255, 0, 4], dtype=lib.uint8, device=device).view(lib.bool)
+        got = eval(expression, {"lib": lib, "x": x, "y": lib.tensor([1, 1, 0, 1] * 2, device=device) > 0})
+        return got.tolist(), str(got.dtype).rpartition(".")[2]
+
+    assert found(ampc, DEVICE) == found(torch, "cpu")

@@ -107,7 +107,7 @@ static void sort_tasks(engine *e) {
 static void mark_needed(engine *e) {
     bool all = e->args->inputs == NULL;
     for (int i = e->args->n_inputs - 1; i >= 0; i--) {
-        int64_t *slot = e->targets[i].node ? slot_of(e, e->targets[i].node) : NULL;
+        int64_t *slot = e->n && e->targets[i].node ? slot_of(e, e->targets[i].node) : NULL; /* no roots: no tasks */
         if (!slot || *slot < 0) continue;
         task *t = &e->tasks[*slot];
         e->next_asked[i] = t->asked;

@@ -79,7 +79,8 @@ template <class R> DEV R load(const void *p, int dtype, int64_t i) {
     case AC_int32: return (R)((const int32_t *)p)[i];
     case AC_int16: return (R)((const int16_t *)p)[i];
     case AC_int8: return (R)((const int8_t *)p)[i];
-    default: return (R)((const uint8_t *)p)[i];
+    case AC_uint8: return (R)((const uint8_t *)p)[i];
+    default: return (R)(((const uint8_t *)p)[i] != 0);
     }
 }
 
@@ -175,7 +176,7 @@ template <int V> DEV void load_run(const void *p, int dtype, int64_t i, float *x
         EACH_OF(V) x[j] = t.v[j];
     } else if (dtype == AC_bool) {
         pack<uint8_t, V> t = *(const pack<uint8_t, V> *)((const uint8_t *)p + i);
-        EACH_OF(V) x[j] = t.v[j];
+        EACH_OF(V) x[j] = t.v[j] != 0;
     } else {
         pack<uint16_t, V> t = *(const pack<uint16_t, V> *)((const uint16_t *)p + i);
         if (dtype == AC_float16) EACH_OF(V) x[j] = half_to_float(t.v[j]);

@@ -47,7 +47,7 @@ template <int V> DEV void read_run(const ac_gpu_ref &r, int64_t at, int64_t stri
         return;
     }
     float one = !r.data              ? number_of<float>(r)
-                : r.dtype == AC_bool ? (float)((const uint8_t *)r.data)[at]
+                : r.dtype == AC_bool ? (float)(((const uint8_t *)r.data)[at] != 0)
                                      : load_real<float>(r, at);
     EACH_OF(V) x[j] = one;
 }

@@ -213,7 +213,7 @@ double ac_read_double(const void *data, ac_dtype dtype, int64_t i) {
 
 int64_t ac_read_int(const void *data, ac_dtype dtype, int64_t i) {
     switch (dtype) {
-    case AC_bool:
+    case AC_bool: return ((const uint8_t *)data)[i] != 0;
     case AC_uint8: return ((const uint8_t *)data)[i];
     case AC_int8: return ((const int8_t *)data)[i];
     case AC_int16: return ((const int16_t *)data)[i];
