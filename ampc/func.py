@@ -24,8 +24,9 @@ ArgNums = Union[int, Tuple[int, ...]]
 def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: Optional[Dict[str, Any]] = None, *,
                     tie_weights: bool = True, strict: bool = False) -> Any:
     """``module(*args, **kwargs)`` with other tensors for the parameters and buffers that the dict, or several dicts, name; the module
-    itself stays as it is. A tensor given for one of several tied names stands for all of them when ``tie_weights``. Names that
-    it has not are passed over, as in torch; with ``strict`` they, and names that are left out, are a RuntimeError."""
+    itself stays as it is. What it sets in their place meanwhile stands in the dict afterwards, where there is one only. A tensor given for
+    one of several tied names stands for all of them when ``tie_weights``. Names that it has not are passed over, as in torch; with
+    ``strict`` they, and names that are left out, are a RuntimeError."""
     return call_with(module, parameter_and_buffer_dicts, args, kwargs, tie_weights, strict)
 
 

@@ -110,7 +110,7 @@ def test_unchecked_arguments():
         D.Distribution.set_default_validate_args(True)
     with pytest.raises(NotImplementedError, match="no rsample"):
         D.Poisson(1.0).rsample()
-    for what in ("mean", "mode", "variance", "stddev"):
+    for what in ("mean", "mode", "variance", "stddev", "support"):
         with pytest.raises(NotImplementedError):
             getattr(D.Distribution(), what)
     for call in (lambda d: d.entropy(), lambda d: d.cdf(ampc.ones(())), lambda d: d.icdf(ampc.ones(())), lambda d: d.enumerate_support(), lambda d: d.log_prob(ampc.ones(()))):

@@ -27,7 +27,6 @@ class Distribution:
     _validate_args = __debug__
     arg_constraints: Any = {}
     _unbatched: Tuple[str, ...] = ()  # attributes that do not begin with the batch's dimensions
-    support: Any = None
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -54,6 +53,11 @@ class Distribution:
     def _check(self, constraint: Constraint, name: str, value: Tensor) -> None:
         if not bool(constraint.check(value).all()):
             raise ValueError(f"{type(self).__name__}: `{name}` must be {constraint.describe()}, got {value.detach()}")
+
+    @property
+    def support(self) -> Any:
+        """The values that it has, a Constraint. NotImplementedError where a subclass does not define it: values are not checked then."""
+        raise NotImplementedError(f"{type(self).__name__} does not define support")
 
     batch_shape = property(lambda self: self._batch_shape, doc="The shape of the distributions, a Size.")
     event_shape = property(lambda self: self._event_shape, doc="The shape of one value, a Size; () for numbers.")
@@ -171,8 +175,9 @@ class Distribution:
         pairs = zip(reversed(shape), reversed((*self._batch_shape, *event)))
         if any(1 not in (a, b) and a != b for a, b in pairs):
             raise ValueError(f"{type(self).__name__}: a value of shape {list(shape)} does not broadcast with parameters of {list(self._batch_shape)}")
-        support = self.support
-        if support is None:
+        try:
+            support = self.support
+        except NotImplementedError:
             self._warn_of("support", "values are not checked")
         else:
             self._check(support, "value", value)
