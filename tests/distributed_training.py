@@ -301,6 +301,8 @@ def modules_that_differ(rank, size):
     same_everywhere(row(model))
     raised(RuntimeError, "no parameter of the module requires gradients", DDP, nn.ReLU())
     raised(ValueError, "a process trains on one device", DDP, model, device_ids=[0, 1])
+    for options in ({"device_ids": [0]}, {"output_device": 1}):
+        raised(ValueError, "`device_ids` and `output_device` are for modules on a GPU", DDP, ampc.nn.Linear(2, 2, device="cpu"), **options)
     assert DDP(model).device == model.last.weight.device
 
 

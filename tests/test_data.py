@@ -440,7 +440,9 @@ def test_shares_of_several_processes(torch, shuffle, drop_last):
     assert set(shares) == set(data) if not drop_last else len(set(shares)) == 9
     with pytest.raises(ValueError, match="rank"):
         ampc.utils.data.DistributedSampler(data, 2, 2)
-    assert sorted(ampc.utils.data.DistributedSampler(data)) == data
+    with pytest.raises(ValueError, match="has not been initialized"):
+        ampc.utils.data.DistributedSampler(data)  # or each process would serve all
+    assert sorted(ampc.utils.data.DistributedSampler(data, 1, 0)) == data
 
 
 class Computed(D.Dataset):

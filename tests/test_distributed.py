@@ -113,6 +113,8 @@ def test_what_cannot_be_started(tmp_path, monkeypatch):
     assert done.returncode == 2 and "--hostfile" in done.stderr
     done = ampc_run(tmp_path, "--nproc", "0", "train.py")
     assert done.returncode == 2 and "expected a number from 1 on" in done.stderr
+    done = ampc_run(tmp_path, "--nproc", "2", "nothing.py")
+    assert done.returncode == 2 and done.stderr == "ampc run: nothing.py: No such file or directory\n"  # said once, before MPI starts
     monkeypatch.setenv("WORLD_SIZE", "2")  # as by a launcher that is not MPI's
     done = ampc_run(tmp_path, "train.py")
     assert done.returncode == 1 and "2 processes are asked for, and MPI has started 1; start them with `ampc run --nproc 2" in done.stderr

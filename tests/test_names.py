@@ -225,7 +225,10 @@ def test_random_is_forked():
 
 
 def test_one_process():
-    assert not ampc.distributed.is_initialized() and ampc.distributed.get_rank() == 0 and ampc.distributed.get_world_size() == 1
+    assert not ampc.distributed.is_initialized()
+    for f in (ampc.distributed.get_rank, ampc.distributed.get_world_size, ampc.distributed.get_backend):
+        with pytest.raises(ValueError, match="the default process group has not been initialized"):
+            f()
     model = ampc.nn.DataParallel(ampc.nn.Linear(2, 3))
     assert set(model.state_dict()) == {"module.weight", "module.bias"} and model(ampc.ones(1, 2)).shape == (1, 3)
     with pytest.raises(RuntimeError, match="ampc run --nproc"):

@@ -41,7 +41,7 @@ def process_of(pid: int) -> str:
 
 
 def lives(process: str) -> bool:
-    """Whether a process of this host runs, by ``process_of`` or by its number alone. One that has ended does not, even if nobody has waited for it."""
+    """Whether a process of this host runs, by ``process_of`` or by its number alone. One that has ended does not, whoever may wait for it."""
     number, _, begun = process.partition("-")
     if os.name == "nt":  # os.kill would end it
         return True

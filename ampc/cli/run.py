@@ -77,6 +77,7 @@ def _count(text: str) -> int:
 def _start(args: argparse.Namespace) -> int:
     from .._process import launcher as _launcher
     from ..distributed.run import program, start_all
+    from ..run import programs
 
     if _launcher.rank_of_mpi() is not None or (_launcher.size() or 1) > 1:  # a single process of srun, or a job's script, may start others
         print("ampc run: --nproc within a process that a launcher has started; use one of them", file=sys.stderr)
@@ -85,6 +86,12 @@ def _start(args: argparse.Namespace) -> int:
     if restarts < 0:
         print(f"ampc run: --max-restarts must be a number from 0 on, got {restarts}", file=sys.stderr)
         return 2
+    if not args.module and args.hostfile is None:
+        try:
+            programs.of_name(args.script)
+        except programs.NotFound as error:  # before each process says so
+            print(f"ampc run: {error}", file=sys.stderr)
+            return error.status
     options = [*(["--device", args.device] if args.device else []), *(["--doctor"] if args.doctor else [])]
     return start_all(args.nproc, program(args.script, args.args, args.module, options), restarts, args.hostfile)
 

@@ -118,6 +118,11 @@ def _is_own() -> bool:
     return _found.get("process") == os.getpid()
 
 
+def is_forked() -> bool:
+    """Whether this process was forked from one that has started groups."""
+    return "process" in _found and not _is_own()
+
+
 def _place(error: BaseException) -> Optional[Tuple[str, int]]:
     """The script's line that an error came through last; without one, that which raised it."""
     at, last = innermost(error), traceback.extract_tb(error.__traceback__)[-1:]

@@ -22,7 +22,7 @@ from ._gpus import number_of_gpu, why_no_nccl
 from ._memory import apart, bring_back, placing
 from .errors import DistBackendError
 from .reductions import ReduceOp
-from .work import SLICE, Message, Work, seconds_of
+from .work import NO_LIMIT, SLICE, Message, Work, seconds_of
 
 if TYPE_CHECKING:
     from .groups import ProcessGroup
@@ -149,7 +149,7 @@ class Queued(Work):
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         """As for other Works, but that the host waits with a ``timeout`` alone. DistBackendError after a failure."""
         operation = self._operation
-        if timeout is not None:
+        if timeout not in (None, NO_LIMIT):
             operation.wait_on_host(seconds_of("Work.wait", timeout))
         if operation.error is not None:
             raise operation.error

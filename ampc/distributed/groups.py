@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import time
 import weakref
@@ -384,10 +385,12 @@ def init_process_group(backend: Optional[str] = None, init_method: Optional[str]
 
     ValueError when called twice, and for another backend, method or store; RuntimeError where MPI has started another number of
     processes, where processes without its launcher are on several hosts, or NCCL is not found; DistNetworkError without mpi4py, or where
-    processes do not come within `timeout`, or 10 s where that is less."""
+    processes do not come within `timeout`, or 10 s where that is less; DistBackendError in a process that was forked from one which has called it."""
     _ends.listen_to_errors()
     if is_initialized():
         raise ValueError("init_process_group: the group is there already; destroy_process_group() comes before another")
+    if _ends.is_forked():  # as which it would take its parent's messages
+        raise DistBackendError(f"init_process_group: {FORKED}")
     rank, world_size = _meeting.told_by(init_method, rank, world_size)
     backends = Backends.of(backend, rank)
     _check_meeting(init_method, store, world_size, rank)
@@ -464,7 +467,7 @@ def group_of(what: str, group: Any = None) -> ProcessGroup:
     """The group that is meant: None is that of all processes. ValueError where there is none yet, or for what is no group."""
     if group is None:
         if names.WORLD is None:
-            raise ValueError(f"{what}: the default process group is not there; call init_process_group() first")
+            raise ValueError(f"{what}: the default process group has not been initialized; call init_process_group() first")
         return names.WORLD
     if not isinstance(group, ProcessGroup):
         raise ValueError(f"{what}: `group` must be a ProcessGroup or None, got {type(group).__name__}")
@@ -482,21 +485,18 @@ def is_member(group: Any) -> bool:
 
 
 def get_rank(group: Any = None) -> int:
-    """This process' rank in the group; -1 where it is no member. 0 without a group of all, where there is one process."""
-    if not is_member(group):
-        return -1
-    if group is None and names.WORLD is None:
-        return 0
-    return group_of("get_rank", group).rank()
+    """This process' rank in the group; -1 where it is no member. ValueError without a group."""
+    return group_of("get_rank", group).rank() if is_member(group) else -1
 
 
 def get_world_size(group: Any = None) -> int:
-    """The number of processes of the group; -1 where this one is no member. 1 without a group of all."""
-    if not is_member(group):
-        return -1
-    if group is None and names.WORLD is None:
-        return 1
-    return group_of("get_world_size", group).size()
+    """The number of processes of the group; -1 where this one is no member. ValueError without a group."""
+    return group_of("get_world_size", group).size() if is_member(group) else -1
+
+
+def is_one_of_several(group: Any = None) -> bool:
+    """Whether this process is in a group of several."""
+    return (group is not None or is_initialized()) and get_world_size(group) > 1
 
 
 def get_backend(group: Any = None) -> str:
@@ -557,7 +557,10 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     backends = world.backends if backend is None else Backends.of(backend)
     if not backends.is_nccl_alone() and world.start is _store:
         raise RuntimeError(f"new_group: the processes are connected without MPI, which backend={backend!r} needs; start them with `ampc run --nproc`")
-    members = list(range(world.size())) if ranks is None else sorted(ranks)
+    try:
+        members = list(range(world.size())) if ranks is None else sorted(map(operator.index, ranks))
+    except TypeError:
+        raise TypeError(f"new_group: `ranks` must be a list of ints, got {ranks!r}") from None
     if not members or len(set(members)) != len(members) or not all(0 <= r < world.size() for r in members):
         raise ValueError(f"new_group: `ranks` must be different ranks from 0 to {world.size() - 1}, got {ranks}")
     seconds = world.seconds if timeout is None else seconds_of("new_group", timeout)

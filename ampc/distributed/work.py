@@ -12,6 +12,7 @@ from ..futures import Future
 from .errors import DistBackendError
 
 SLICE = 0.1  # seconds between two looks at the other processes
+NO_LIMIT = timedelta(0)  # to Work.wait: the group's own
 TAGS = 1 << 20  # tags of a script's messages are below
 
 
@@ -65,9 +66,9 @@ class Work:
         return True
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
-        """Waits for the end. DistBackendError where another process failed, died, or has not come within ``timeout`` (by default the
-        group's); the operation's own error."""
-        limit = self._group.seconds if timeout is None else seconds_of("Work.wait", timeout)
+        """Waits for the end. DistBackendError where another process failed, died, or has not come within ``timeout`` (by default, and
+        for 0, the group's); the operation's own error."""
+        limit = self._group.seconds if timeout in (None, NO_LIMIT) else seconds_of("Work.wait", timeout)
         begin = time.monotonic()
         while not self._ended(min(SLICE, limit)):
             self._group.look_around(self._what, self._number, time.monotonic() - begin)

@@ -10,7 +10,7 @@ from typing import Any, Callable, ContextManager, List, Optional, Tuple
 from .. import _C, nn
 from .._tensor import creation as make
 from ..distributed import all_gather_object, all_reduce, broadcast_object_list, get_rank, get_world_size, is_initialized
-from ..distributed.groups import group_of
+from ..distributed.groups import group_of, is_one_of_several
 from ..nn.parallel.distributed import DistributedDataParallel
 from .config import AMPConfig
 
@@ -31,7 +31,7 @@ class Ranks:
     @staticmethod
     def together(amp: AMPConfig) -> bool:
         """Whether several processes train one model."""
-        return amp.sync_across_gpus and get_world_size() > 1
+        return amp.sync_across_gpus and is_one_of_several()
 
     def tells(self, amp: AMPConfig) -> bool:
         """Whether this process speaks for all."""
@@ -41,7 +41,7 @@ class Ranks:
         """What runs in the model's place: a DistributedDataParallel, with SyncBatchNorm for batch norms. RuntimeError for a model that averages
         its gradients although ``sync_across_gpus`` is off."""
         if not self.together(amp):
-            if isinstance(model, DistributedDataParallel) and get_world_size() > 1:
+            if isinstance(model, DistributedDataParallel) and is_one_of_several():
                 raise RuntimeError("training_step: the model is a DistributedDataParallel, which averages gradients, and sync_across_gpus is off; "
                                    "leave it on, or give the module itself")
             return model

@@ -18,6 +18,7 @@ from .._tensor import creation as make
 from ..amp import GradScaler, autocast
 from ..autograd import no_grad
 from ..distributed import get_rank, get_world_size
+from ..distributed.groups import is_one_of_several
 from ..doctor import guard
 from ..utils.data.distributed import DistributedSampler
 from ._ranks import Ranks, plain
@@ -88,7 +89,7 @@ class TrainingOptimizer:
         amp = self.amp_config
         found = {}
         if not self._ranks.together(amp):
-            why = "there is one process" if get_world_size() < 2 else "sync_across_gpus is off"
+            why = "there is one process" if not is_one_of_several() else "sync_across_gpus is off"
             found = {name: why for name in SEVERAL if getattr(amp, name)}
         if amp.enable_cudnn_benchmark:
             found["enable_cudnn_benchmark"] = "convolutions have one algorithm, so none are tried out"

@@ -12,7 +12,7 @@ from ...nn.modules.container import ModuleDict, ModuleList
 from ...nn.modules.module import Module
 from ...nn.parallel.distributed import check_same
 from ..device_mesh import DeviceMesh, init_device_mesh
-from ..groups import get_world_size
+from ..groups import get_world_size, init_process_group, is_initialized
 from ..tensor._dtensor import DTensor
 from ..tensor.placement_types import Shard
 from ._group import ParameterGroup
@@ -55,7 +55,7 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
     _check(modules)
     found = _parameters(modules, ignored_params or set())
     _check_parameters(found, shard_placement_fn)
-    mesh = init_device_mesh(found[0][1].device.type if found else "cpu", (get_world_size(),)) if mesh is None else mesh
+    mesh = _mesh_of_all(found[0][1].device.type if found else "cpu") if mesh is None else mesh
     if not isinstance(mesh, DeviceMesh) or mesh.ndim > 2:
         raise ValueError(f"fully_shard: `mesh` must be a DeviceMesh of one or two dimensions, got {mesh!r}")
     reshard_after_forward, neighbours = _resharding(reshard_after_forward, mesh)
@@ -76,6 +76,13 @@ def fully_shard(module: Any, *, mesh: Optional[DeviceMesh] = None, reshard_after
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def _mesh_of_all(kind: str) -> DeviceMesh:
+    """All processes, which are connected first where nobody has done so."""
+    if not is_initialized():
+        init_process_group()
+    return init_device_mesh(kind, (get_world_size(),))
 
 
 def _resharding(value: Union[bool, int, None], mesh: DeviceMesh) -> Tuple[Optional[bool], int]:

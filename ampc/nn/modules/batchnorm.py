@@ -101,9 +101,9 @@ class SyncBatchNorm(_BatchNorm, dims=(2, 3, 4, 5)):
         self.process_group = process_group
 
     def forward(self, input: Tensor) -> Tensor:
-        from ...distributed.groups import get_world_size
+        from ...distributed.groups import is_one_of_several
 
-        if not (self.training or self.running_mean is None) or get_world_size(self.process_group) < 2:
+        if not (self.training or self.running_mean is None) or not is_one_of_several(self.process_group):
             return super().forward(input)
         self._check_input_dim(input)
         if input.shape[1] != self.num_features:

@@ -45,7 +45,7 @@ class DistributedDataParallel(Module, Joinable):
 
     Args:
         module: the same in every process; its parameters are named ``module.*``. Rank 0's values are given to all.
-        device_ids, output_device: None, or the one device of the module.
+        device_ids, output_device: None, or the one device of a module on a GPU; ValueError for a module on the CPU.
         broadcast_buffers: as ``forward_sync_buffers``, and with False buffers are each process' own from the beginning, of any shape.
             Deprecated, as in torch: a FutureWarning.
         init_sync: False: parameters and buffers are not given to all, but must be equal.
@@ -82,6 +82,12 @@ class DistributedDataParallel(Module, Joinable):
         group = group_of("DistributedDataParallel", process_group if device_mesh is None else _group_of_mesh(process_group, device_mesh))
         if device_ids is not None and len(device_ids) > 1:
             raise ValueError(f"DistributedDataParallel: a process trains on one device, not {list(device_ids)}; start a process for each")
+        kinds_of_devices = {p.device.type for p in module.parameters()}
+        if len(kinds_of_devices) > 1:
+            raise ValueError(f"DistributedDataParallel: the parameters must be on devices of one kind, got {sorted(kinds_of_devices)}")
+        if (device_ids or output_device) and "cpu" in kinds_of_devices:
+            raise ValueError(f"DistributedDataParallel: `device_ids` and `output_device` are for modules on a GPU, got {device_ids} and "
+                             f"{output_device} for one on the CPU; leave them out, or move the module to its GPU first")
         limits = _limits(bucket_cap_mb, bucket_cap_mb_list)
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad and name not in ignored]

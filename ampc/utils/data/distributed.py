@@ -17,7 +17,7 @@ class DistributedSampler(Sampler):
     get the same number: indices from the beginning are repeated, or the last ones dropped with ``drop_last``. ValueError for a rank
     outside the range.
 
-    ``num_replicas`` and ``rank`` are by default those of the group of all processes, and without one 1 and 0."""
+    ``num_replicas`` and ``rank`` are by default those of the group of all processes; ValueError without one."""
 
     def __init__(self, dataset: Any, num_replicas: Optional[int] = None, rank: Optional[int] = None, shuffle: bool = True, seed: int = 0,
                  drop_last: bool = False) -> None:
