@@ -112,8 +112,9 @@ def attended(query: Tensor, key: Tensor, value: Tensor, width: int, heads: int, 
     out, shown = (_scored(q, k, v, joined, drop, average) if need_weights
                   else (_ops.scaled_dot_product_attention(q, k, v, joined, drop), None))
     if single:
-        return project(out.transpose(1, 2).reshape(-1, width)), None if shown is None else shown.squeeze(0)
-    return project(out.transpose(1, 2).reshape(n, -1, width) if batch_first else out.permute(2, 0, 1, 3).reshape(-1, n, width)), shown
+        return project(out.transpose(1, 2).reshape(out.shape[2], width)), None if shown is None else shown.squeeze(0)
+    merged = out.transpose(1, 2).reshape(n, out.shape[2], width) if batch_first else out.permute(2, 0, 1, 3).reshape(out.shape[2], n, width)
+    return project(merged), shown
 
 
 def multi_head_attention_forward(
