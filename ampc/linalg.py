@@ -66,10 +66,11 @@ def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = Fal
     return _ops._norm(x, ord, dim if axis is None else axis, keepdim if keepdims is None else keepdims, dtype=dtype, out=out)
 
 
-def norm(A: Tensor, ord: Any = None, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None) -> Tensor:
-    """vector_norm, or matrix_norm where two dimensions (or a matrix and an ``ord``) are given."""
+def norm(A: Tensor, ord: Any = None, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None,
+         axis: _Dim = None, keepdims: Optional[bool] = None) -> Tensor:
+    """vector_norm, or matrix_norm where two dimensions, by ``dim`` or ``axis``, (or a matrix and an ``ord``) are given."""
     announce.norm_taken(A)
-    return _ops.linalg_norm(A, ord, dim, keepdim, dtype=dtype, out=out)
+    return _ops.linalg_norm(A, ord, dim if axis is None else axis, keepdim if keepdims is None else keepdims, dtype=dtype, out=out)
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None, *, axes: Any = None) -> Tensor:

@@ -18,7 +18,7 @@ WORDS = """lib.pow(x, exponent=2) | x.pow(exponent=x) | lib.pow(2, exponent=x) |
 lib.heaviside(x - 3, values=lib.ones(3, 3).double()) | (x - 3).heaviside(values=x) | lib.dot(x[0], tensor=x[1]) | x[0].dot(tensor=x[2])
 lib.cholesky_solve(x, input2=x.tril()) | x.cholesky_solve(input2=x.triu(), upper=True) | lib.orgqr(lib.geqrf(x)[0], input2=lib.geqrf(x)[1])
 lib.ormqr(lib.geqrf(x)[0], input2=lib.geqrf(x)[1], input3=x) | lib.ormqr(input=lib.geqrf(x)[0], input2=lib.geqrf(x)[1], input3=x.exp(), transpose=True)
-lib.linalg.norm(input=x) | lib.linalg.norm(input=x, ord='fro') | lib.linalg.vector_norm(input=x) | lib.linalg.lstsq(input=x, b=x.exp()).solution
+lib.linalg.norm(input=x) | lib.linalg.norm(x, axis=1) | lib.linalg.norm(x, 'nuc', axis=(1, 0), keepdims=True) | lib.linalg.norm(input=x, ord='fro') | lib.linalg.vector_norm(input=x) | lib.linalg.lstsq(input=x, b=x.exp()).solution
 lib.linalg.tensorsolve(x, other=x[0]) | lib.trace(input=x) | lib.multiply(x1=x, x2=x) | lib.lu(x, True, False, None)[0]
 lib.softmax(x, 1, lib.float64) | x.softmax(0, lib.float32) | lib.log_softmax(x, 1, lib.float32) | x.log_softmax(1, lib.float64)
 x.view(size=(1, 9)) | x.view(size=[9]) | x.clone().copy_(other=x.t()) | x.clone().copy_(other=x.t(), non_blocking=True)

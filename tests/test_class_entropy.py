@@ -73,5 +73,5 @@ def test_a_class_out_of_range_is_refused():
     for wrong in (10, -1):
         c = ampc.zeros(40, dtype=ampc.int64)
         c[33] = wrong
-        with pytest.raises(IndexError, match="out of range for 10 classes|out of bounds"):
+        with pytest.raises(IndexError, match="out of range for (10 classes|a size of 10)"):
             F.cross_entropy(x, c).item()

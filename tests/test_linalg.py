@@ -271,3 +271,9 @@ def test_a_norm_is_over_1_or_2_dimensions(torch, order, dim):
     for lib in (ampc, torch):
         with pytest.raises(RuntimeError):
             lib.linalg.norm(lib.ones(2, 3, 4), order, dim=dim)
+
+
+@pytest.mark.parametrize("shapes", [((2, 0), (3, 0)), ((2, 3, 0), (4, 0)), ((2, 0), (0,)), ((0, 2), (3, 2)), ((4, 2), (0, 2)), ((0,), (2, 5, 0))], ids=str)
+def test_inner_products_over_nothing_are_0(torch, shapes):
+    got, want = (lib.inner(*(lib.ones(shape) for shape in shapes)) for lib in (ampc, torch))
+    assert tuple(got.shape) == tuple(want.shape) and got.tolist() == want.tolist()

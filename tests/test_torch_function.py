@@ -1,5 +1,6 @@
 """__torch_function__: classes and modes that answer functions, beside torch."""
 
+import contextlib
 import threading
 
 import numpy as np
@@ -261,3 +262,21 @@ def test_what_is_given_to_the_disabled_function_is_checked():
         with pytest.raises(TypeError, match="must be a dict"):
             disabled(ampc.add, (), (ampc.ones(2), 1), kwargs)
     assert disabled(ampc.add, (), (ampc.ones(2), 1), None).tolist() == disabled(ampc.add, (), (ampc.ones(2), 1), {"alpha": 1}).tolist() == [2, 2]
+
+
+THERE = {"relu": lambda t: ampc.relu(t), "add": lambda t: ampc.add(ampc.ones(2), t), "ones + t": lambda t: ampc.ones(2) + t, "cat": lambda t: ampc.cat([ampc.ones(2), t]),
+         "gelu": lambda t: ampc.nn.functional.gelu(t), "Linear": lambda t: ampc.nn.Linear(2, 1)(t), "method": lambda t: ampc.ones(2).add(t)}
+
+
+@pytest.mark.parametrize("mode", [False, True], ids=["alone", "in a mode"])
+@pytest.mark.parametrize("call", list(THERE))
+def test_torchs_own_tensors_do_not_answer_for_ampc(call, mode):
+    """Whose __torch_function__ would call the same function again."""
+    class Mine(torch.Tensor):
+        pass
+
+    for t in (torch.ones(2), torch.ones(2).as_subclass(Mine), torch.nn.Parameter(torch.ones(2))):
+        with ampc.overrides.BaseTorchFunctionMode() if mode else contextlib.nullcontext():
+            with pytest.raises(TypeError, match="must be a Tensor|expected a Tensor|must hold Tensors"):
+                THERE[call](t)
+            assert ampc.asarray(t.detach()).tolist() == ampc.tensor(t.detach()).tolist() == ampc.as_tensor(t.detach()).tolist() == [1.0, 1.0]

@@ -177,3 +177,15 @@ def test_no_samples_or_no_steps(torch, batch_first):
             y.sum().backward()
             sizes.append((tuple(y.shape), tuple(weights.shape), tuple(x.grad.shape)))
         assert sizes[0] == sizes[1]
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("shape", [(0, 4, 8), (4, 0, 8), (0, 0, 8)], ids=str)
+def test_a_batch_or_a_sequence_of_none(torch, shape, batch_first):
+    seen = []
+    for lib in (ampc, torch):
+        x = lib.ones(*shape, requires_grad=True)
+        layers = [lib.nn.TransformerEncoder(lib.nn.TransformerEncoderLayer(8, 2, 16, batch_first=batch_first), 2), lib.nn.MultiheadAttention(8, 2, batch_first=batch_first)]
+        mask = lib.zeros(shape[batch_first], shape[batch_first])
+        out, (y, w), plain = layers[0](x), layers[1](x, x, x), layers[1](x, x, x, attn_mask=mask, need_weights=False)[0]
+        (out.sum() + y.sum() + plain.sum()).backward()
+        seen.append([tuple(t.shape) for t in (out, y, w, plain, x.grad)])
+    assert seen[0] == seen[1]

@@ -177,8 +177,8 @@ COMPOSE(inner) {
     T x = in[0], y = in[1];
     if (x->ndim == 0 || y->ndim == 0) return MUL(ac_c_low(s, in, n_in, x), ac_c_low(s, in, n_in, y));
     if (y->ndim == 1) return ac_c_product(s, x, y);
-    int64_t width = y->shape[y->ndim - 1];
-    ac_dims shape = ac_shape_of(x), tall = {2, {width ? y->numel / width : 0, width}};
+    ac_dims shape = ac_shape_of(x), tall = {2, {1, y->shape[y->ndim - 1]}};
+    for (int d = 0; d + 1 < y->ndim; d++) tall.v[0] *= y->shape[d];
     T product = ac_c_product(s, x, ac_c_transpose(s, ac_c_reshape(s, y, &tall), 0, 1));
     shape.n--;
     for (int d = 0; d + 1 < y->ndim; d++) shape.v[shape.n++] = y->shape[d];

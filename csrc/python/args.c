@@ -13,10 +13,14 @@ bool ac_is_number(PyObject *o) {
     return m && (m->nb_float || m->nb_index); /* NumPy's scalars among others */
 }
 
-/* A tensor of another library, whose ways to numbers are for those of one element. */
+/* A tensor of another library, whose ways to numbers are for those of one element. An exception that is set stays. */
 static bool is_foreign(PyObject *o) {
-    return !PyFloat_Check(o) && !PyLong_Check(o) && PyObject_HasAttrString(o, "__dlpack_device__") &&
-           !PyObject_HasAttrString(o, "__array_interface__");
+    PyObject *type, *why, *trace;
+    if (PyFloat_Check(o) || PyLong_Check(o)) return false;
+    PyErr_Fetch(&type, &why, &trace); /* looking for attributes would clear it */
+    bool foreign = PyObject_HasAttrString(o, "__dlpack_device__") && !PyObject_HasAttrString(o, "__array_interface__");
+    PyErr_Restore(type, why, trace);
+    return foreign;
 }
 
 int ac_scalar_from(PyObject *o, ac_scalar *s) {
@@ -34,11 +38,7 @@ int ac_scalar_from(PyObject *o, ac_scalar *s) {
     double f = PyFloat_AsDouble(o);
     *s = (ac_scalar){.kind = AC_FLOAT, .f = f};
     if (f != -1 || !PyErr_Occurred()) return 0;
-    PyObject *type, *why, *trace;
-    PyErr_Fetch(&type, &why, &trace); /* looking for attributes would clear it */
-    bool foreign = is_foreign(o);
-    PyErr_Restore(type, why, trace);
-    if (foreign)
+    if (is_foreign(o))
         PyErr_Format(PyExc_TypeError,
                      "expected a Tensor or a number, got %s of another library; use ampc.from_dlpack()",
                      Py_TYPE(o)->tp_name);

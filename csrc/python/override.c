@@ -4,11 +4,20 @@
 #include "python/scope.h"
 
 #include <stddef.h>
+#include <string.h>
 #include <structmember.h>
 
 int ac_overriding;
 static _Thread_local int modes;                               /* that this thread has entered */
 static _Thread_local int subclasses_disabled, modes_disabled; /* scopes that this thread is in */
+
+/* torch's own tensors answer for torch's functions: asked about ampc's, they would call the same function again. */
+static bool is_of_torch(PyTypeObject *type) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); i++)
+        if (strcmp(((PyTypeObject *)PyTuple_GET_ITEM(type->tp_mro, i))->tp_name, "torch._C.TensorBase") == 0)
+            return true;
+    return false;
+}
 
 /* ampc.Tensor's own types and Python's plain ones are known not to answer. */
 static bool answers(PyObject *o) {
@@ -19,7 +28,7 @@ static bool answers(PyObject *o) {
         return false;
     PyObject *found =
         _PyType_Lookup(type, ac_py->torch_function); /* borrowed; without an exception where there is none */
-    return found && found != ac_py->never_overrides;
+    return found && found != ac_py->never_overrides && !is_of_torch(type);
 }
 
 bool ac_overrides(PyObject *const *args, Py_ssize_t n) {

@@ -283,7 +283,7 @@ class MultiheadAttention(Module):
             return key_padding_mask, None if key_padding_mask is None else 1
         n, length, _ = query.shape
         if attn_mask.ndim == 3:
-            merged = attn_mask.view(n, -1, length, length)
+            merged = attn_mask.view(n, self.num_heads, length, length)
         else:
             merged = attn_mask.view(1, 1, length, length).expand(n, self.num_heads, -1, -1)
         if key_padding_mask is not None:

@@ -179,16 +179,16 @@ static void entropy_slopes(void *context, int64_t begin, int64_t end, char *buff
     const entropy_call *c = context;
     ac_tensor *dx = c->r->out[0];
     nll_layout to = nll_layout_of(dx, c->target);
-    char *p = buffer + row_room(&c->rows);
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
         int64_t class;
         slopes s = slopes_of(c, i, &class);
-        if (class == c->a->ignore_index) memset(p, 0, row_room(&c->rows));
+        void *p = row_to_write(&c->rows, dx, &to.samples, i, buffer + row_room(&c->rows));
+        if (class == c->a->ignore_index) memset(p, 0, row_bytes(&c->rows));
         else {
             const void *x = read_row(&c->rows, c->x, &c->l.samples, i, buffer);
             c->rows.loops->softmax[c->rows.opmath](c->l.classes, x, p);
-            OF_TYPE(row_slopes, c->l.classes, &s, s.even == 0 ? NULL : c->weight, (void *)p);
-            OF_TYPE(add_at, (void *)p, class, -s.hit);
+            OF_TYPE(row_slopes, c->l.classes, &s, s.even == 0 ? NULL : c->weight, p);
+            OF_TYPE(add_at, p, class, -s.hit);
         }
         write_row(&c->rows, p, dx, &to.samples, i);
     }

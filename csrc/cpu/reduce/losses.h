@@ -62,8 +62,14 @@ static inline const void *read_row(const class_rows *c, const ac_tensor *t, cons
     const char *row = (const char *)ac_data(t) + ac_space_offset(samples, i) * ac_itemsize(t->dtype);
     return ac_read_run(c->loops, c->opmath, t->dtype, c->classes, row, t->strides[t->ndim > 1], buffer);
 }
+/* Where sample i's row of t is computed: in its place, if it lies there as loops compute it, or else in the buffer. */
+static inline void *row_to_write(const class_rows *c, ac_tensor *t, const ac_space *samples, int64_t i, void *buffer) {
+    bool fits = t->dtype == ac_opmath_dtype(c->opmath) && t->strides[t->ndim > 1] == 1;
+    return fits ? (char *)ac_data(t) + ac_space_offset(samples, i) * ac_itemsize(t->dtype) : buffer;
+}
 static inline void write_row(const class_rows *c, const void *row, ac_tensor *t, const ac_space *samples, int64_t i) {
     char *to = (char *)ac_data(t) + ac_space_offset(samples, i) * ac_itemsize(t->dtype);
+    if (row == to) return;
     c->loops->store[c->opmath][t->dtype](c->classes, row, to, t->strides[t->ndim > 1]);
 }
 

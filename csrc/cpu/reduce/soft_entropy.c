@@ -83,9 +83,9 @@ static void soft_row_slopes(void *context, int64_t begin, int64_t end, char *buf
     const soft_call *c = context;
     ac_tensor *dx = c->r->out[0];
     ac_space to = ac_space_of(dx, ~(1u << (dx->ndim > 1)));
-    void *p = buffer + row_room(&c->rows);
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
         double g = loss_grad(c, i);
+        void *p = row_to_write(&c->rows, dx, &to, i, buffer + row_room(&c->rows));
         c->rows.loops->softmax[c->rows.opmath](c->rows.classes, read_row(&c->rows, c->x, &c->samples, i, buffer), p);
         const void *t = read_row(&c->rows, c->target, &c->target_samples, i, buffer);
         OF_TYPE(row_slopes, c->rows.classes, c->a->label_smoothing, g * c->lse[3 * i + 2], g, t, c->weights, p);
