@@ -177,6 +177,8 @@ def test_no_samples_or_no_steps(torch, batch_first):
             y.sum().backward()
             sizes.append((tuple(y.shape), tuple(weights.shape), tuple(x.grad.shape)))
         assert sizes[0] == sizes[1]
+
+
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("shape", [(0, 4, 8), (4, 0, 8), (0, 0, 8)], ids=str)
 def test_a_batch_or_a_sequence_of_none(torch, shape, batch_first):
