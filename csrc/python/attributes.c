@@ -262,6 +262,7 @@ PyGetSetDef ac_tensor_getset[] = {
     {"dtype", get_dtype, NULL, "Type of the elements.", NULL},
     {"requires_grad", get_requires_grad, set_requires_grad, "Whether operations on it are recorded.", NULL},
     {"grad", get_grad, set_grad, "The accumulated gradient, or None.", NULL},
+    {"_grad", get_grad, set_grad, "grad, as libraries also call it.", NULL},
     {"is_leaf", get_is_leaf, NULL, "True unless a recorded operation made it.", NULL},
     {"data", get_data, set_data, "The same memory without history; writes to it do not disturb backward's checks.",
      NULL},
