@@ -466,3 +466,15 @@ def test_padding_by_a_mode_takes_a_value_of_0(torch):
             assert pad(x, (1, 1), mode="reflect", value=value).tolist() == [[1, 0, 1, 2, 1]]
         with pytest.raises(RuntimeError, match="value"):
             pad(x, (1, 1), mode="replicate", value=1)
+
+
+def test_a_gradient_by_its_other_name():
+    """``_grad``, which libraries set where they replace a gradient."""
+    p = nn.Parameter(ampc.ones(2))
+    assert p._grad is None
+    p._grad = ampc.full((2,), 3.0)
+    assert p.grad.tolist() == p._grad.tolist() == [3.0, 3.0]
+    with pytest.raises((TypeError, RuntimeError)):
+        p._grad = 3
+    p._grad = None
+    assert p.grad is None
