@@ -281,7 +281,7 @@ def test_rings_are_found():
 UNREAD = {
     "collate_fn_map": "what the functions of default_collate_fn_map are called with; what holds no other samples has no use for it",
     "foreach": "a hint how torch's optimizers and norms run, with the same numbers",
-    "chunk_size": "a hint how much memory is used, with the same numbers", "jacfwd.randomness": "the function is called once, and draws once",
+    "chunk_size": "a hint how much memory is used, with the same numbers",
     "ShardedGradScaler.process_group": "the processes that share a parameter agree",
     "stable": "sorting is always stable", "unique.sorted": "the values are always in order",
     "is_conj.input": "no tensor is complex", "set_flush_denormal.mode": "returns False: it was not set", "get_rng_state.device": "one random stream for all",
