@@ -216,7 +216,8 @@ class _Flat:
 
 def jvp(func: Callable, primals: Tuple[Any, ...], tangents: Tuple[Any, ...], *, strict: bool = False, has_aux: bool = False) -> Any:
     """(value, the derivative along the tangents), which have the structure of the primals. With ``has_aux``, func returns (value, more) and the
-    result is (value, derivative, more). RuntimeError for primals that are no tuple or hold no Tensor, and for tangents of another structure or shape."""
+    result is (value, derivative, more). RuntimeError for primals that are no tuple of Tensors or structures of them, and for tangents of
+    another structure or shape."""
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError(f"jvp: `primals` and `tangents` must be tuples, got {type(primals).__name__} and {type(tangents).__name__}")
     flat = _Flat(func, primals, has_aux, "jvp")
