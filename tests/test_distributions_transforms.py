@@ -265,6 +265,13 @@ def test_inverses_have_a_class_and_are_copied():
         assert other(ampc.tensor(5.0)).item() == 2 and other.inv(ampc.tensor(2.0)).item() == 5
 
 
+def test_classes_of_constraints_have_torchs_names(torch):
+    for name in sorted(vars(torch.distributions.constraints)):
+        theirs, mine = getattr(torch.distributions.constraints, name), getattr(ampc.distributions.constraints, name, None)
+        if isinstance(theirs, torch.distributions.constraints.Constraint) and name not in ("dependent", "MixtureSameFamilyConstraint"):
+            assert isinstance(mine, getattr(ampc.distributions.constraints, type(theirs).__name__)), name
+
+
 def test_distributions_are_copied():
     import copy
     import pickle

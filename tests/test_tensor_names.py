@@ -125,6 +125,13 @@ def test_variable_is_what_it_was_in_torch():
         Variable(y, volatile=True)
 
 
+def test_the_number_of_a_tensor(torch):
+    for lib in (torch, ampc):
+        module = lib.nn.Linear(1, 1)
+        assert isinstance(module.weight._cdata, int) and module.weight._cdata == next(module.parameters())._cdata
+        assert len({module.weight._cdata, module.bias._cdata, module.weight.data._cdata}) == 3
+
+
 def test_tensor_of_a_tensor_is_a_view_of_any_dtype():
     w = ampc.ones(3, requires_grad=True)
     y = w * 2

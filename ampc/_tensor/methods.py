@@ -193,6 +193,7 @@ for _maker in (make.zeros, make.ones, make.empty, make.full):
 Tensor.device = property(lambda self: device_of(_C._device_index(self)), doc="Where the tensor lives.")
 Tensor.is_cuda = property(lambda self: 0 < _C._device_index(self) < META_NUMBER, doc="True on a GPU.")
 Tensor.is_cpu = property(lambda self: _C._device_index(self) == 0, doc="True on the CPU.")
+Tensor._cdata = property(id, doc="A number of its own while it lives.")
 Tensor.is_sparse = property(lambda self: False, doc="Always False: there are dense tensors only.")
 Tensor.is_meta = property(lambda self: _C._device_index(self) == META_NUMBER, doc="True on 'meta': it has no values.")
 Tensor.layout = property(lambda self: strided, doc="Always ampc.strided.")

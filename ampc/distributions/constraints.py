@@ -341,3 +341,8 @@ positive, nonnegative, unit_interval = greater_than(0.0), greater_than_eq(0.0), 
 simplex, square, symmetric = _Simplex(), _Square(), _Symmetric()
 lower_triangular, lower_cholesky, corr_cholesky = _LowerTriangular(), _LowerCholesky(), _CorrCholesky()
 positive_semidefinite, positive_definite = _Semidefinite(), _Definite()
+
+# torch's names of the classes, which libraries ask about
+_IndependentConstraint, _DependentProperty, _IntegerInterval, _IntegerGreaterThan = independent, dependent_property, integer_interval, _WholeAbove
+_GreaterThan, _GreaterThanEq, _LessThan, _Interval, _HalfOpenInterval = greater_than, greater_than_eq, less_than, interval, half_open_interval
+_Multinomial, _PositiveSemidefinite, _PositiveDefinite, _Cat, _Stack = multinomial, _Semidefinite, _Definite, cat, stack

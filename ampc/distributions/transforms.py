@@ -22,7 +22,8 @@ from ._joint_transforms import (
     StackTransform,
     StickBreakingTransform,
 )
-from ._transform import ComposeTransform, IndependentTransform, ReshapeTransform, Transform, _InverseTransform as _InverseTransform, identity_transform
+from ._transform import ComposeTransform, IndependentTransform, ReshapeTransform, Transform, identity_transform
+from ._transform import _InverseTransform as _InverseTransform
 from .utils import inside_unit, sum_rightmost
 
 __all__ = ["AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform", "CumulativeDistributionTransform",
