@@ -14,7 +14,7 @@ import pytest
 
 import ampc
 import ampc.distributed as dist
-from ampc._process import owners, stand_in
+from ampc._process import launcher, owners, stand_in
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(os.path.dirname(ampc.__file__))
@@ -113,6 +113,21 @@ def test_folders_of_killed_processes_are_removed_by_the_next_one(tmp_path):
         assert sorted(os.listdir(tmp_path)) == sorted(map(os.path.basename, kept))
         living.communicate("\n")
     assert os.stat(kept[-1]).st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(not launcher.mpiexec() or not launcher.is_open_mpi(launcher.mpiexec()), reason="the folder is Open MPI's")
+def test_mpiexec_starts_though_a_killed_one_of_its_number_has_left_a_folder(folder):
+    env = {**launcher.environment(1, os.environ), "TMPDIR": folder}
+    killed = subprocess.Popen(launcher.command(1, [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]), env=env, stdout=subprocess.PIPE)
+    assert killed.stdout.readline() == b"here\n"
+    killed.kill()
+    killed.communicate()
+    left = os.path.join(folder, f"ompi.{killed.pid}")
+    names = [name for name in os.listdir(left) if str(killed.pid) in name and name.startswith("pmix")]
+    number = 'cd "$1"; mv ompi.$2 ompi.$$; cd ompi.$$; shift 2; for old in pmix.*.tool.*; do cp $old ${old%.tool.*}.tool.$$; cp $old ${old%.tool.*}.tool.prterun-$(hostname)-$$@0; done; cd /'
+    line = launcher.started(launcher.command(1, ["/bin/echo", "started"]))
+    done = subprocess.run(["sh", "-c", number + '; exec "$@"', "sh", folder, str(killed.pid), *line], env=env, capture_output=True, text=True, timeout=60)
+    assert names and done.returncode == 0 and done.stdout == "started\n", (done.stdout, done.stderr)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="Linux says which processes have ended")

@@ -56,6 +56,12 @@ def command(nproc: int, program: List[str], hostfile: Optional[str] = None) -> L
     return [found, *options, "-n", str(nproc), *program]
 
 
+def started(line: List[str]) -> List[str]:
+    """The command line of ``command`` as it is run: what a killed mpiexec has left is no hindrance."""
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start_mpiexec.py")
+    return [sys.executable, "-I", "-S", program, *line] if is_open_mpi(line[0]) else line
+
+
 def environment(nproc: int, given: MutableMapping[str, str]) -> Dict[str, str]:
     """Variables for so many processes of a host: each takes its share of the cores, unless the user has said how many threads; in a container's root
     account Open MPI starts without a question; and in a job of Slurm it starts the processes here, instead of on all nodes of the job."""

@@ -67,8 +67,8 @@ def _start(size: int, folder: str, is_ours: bool) -> None:
         _stand_in.put(os.path.join(folder, "failed"), f"{line[0]} is not Open MPI's, which alone can connect processes that it has not started")
         return
     with open(os.path.join(folder, "mpiexec.txt"), "wb") as said:
-        _started.append(subprocess.Popen(line, env=_launcher.environment(size, os.environ), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                                         start_new_session=True))
+        _started.append(subprocess.Popen(_launcher.started(line), env=_launcher.environment(size, os.environ), stdin=subprocess.DEVNULL, stdout=said,
+                                         stderr=said, start_new_session=True))
 
 
 def _take(rank: int, size: int, folder: str, seconds: float) -> None:

@@ -122,7 +122,7 @@ def _end_with_parent() -> None:
 def _run_once(line: List[str], variables: Dict[str, str]) -> Tuple[int, bool]:
     """mpiexec's exit status, and whether somebody has asked for the end."""
     asked: List[int] = []
-    with subprocess.Popen(line, env=variables, preexec_fn=_end_with_parent if sys.platform == "linux" else None) as running:
+    with subprocess.Popen(_launcher.started(line), env=variables, preexec_fn=_end_with_parent if sys.platform == "linux" else None) as running:
         def end(number: int, frame: Any) -> None:
             asked.append(number)
             running.terminate()
