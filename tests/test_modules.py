@@ -422,3 +422,11 @@ def test_values_that_are_loaded_into_nothing_are_warned_about(torch):
         model = ampc.nn.Linear(2, 2, device="meta")
         model.load_state_dict({"weight": ampc.ones(2, 2), "bias": ampc.ones(2)}, assign=True)
     assert model.bias.tolist() == [1, 1]
+
+
+def test_the_names_of_a_list(torch):
+    for lib in (torch, ampc):
+        modules = lib.nn.ModuleList([lib.nn.ReLU(), lib.nn.Tanh()])
+        assert [modules._get_abs_string_index(i) for i in (0, 1, -1)] == ["0", "1", "1"]
+        with pytest.raises(IndexError, match="out of range"):
+            modules._get_abs_string_index(2)
