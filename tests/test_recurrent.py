@@ -208,3 +208,21 @@ def test_casts_of_packed_sequences(torch, cast):
         assert got.sorted_indices.tolist() == [1, 0] and got.data.tolist() == [1] * 5
         kinds.append(str(got.data.dtype).split(".")[-1])
     assert kinds[0] == kinds[1]
+
+
+@pytest.mark.parametrize("what", ["RNN", "GRU", "LSTM"])
+def test_weights_that_are_computed(torch, what):
+    """As those of modules whose class computes attributes: no parameter is registered."""
+    found = []
+    for lib in (torch, ampc):
+        kept = getattr(lib.nn, what)(2, 3)
+        values = {n: lib.linspace(-1, 1, p.numel()).reshape(p.shape) for n, p in kept.named_parameters()}
+        computed = getattr(lib.nn, what)(2, 3)
+        computed._parameters.clear()
+        computed.__class__ = type(what, (type(kept),), {n: property(lambda self, value=value: value) for n, value in values.items()})
+        kept.load_state_dict(values)
+        x = lib.linspace(0, 1, 8).reshape(4, 2)
+        found.append(kept(x)[0].tolist())
+        if lib is ampc:
+            assert not list(computed.parameters()) and ampc.equal(computed(x)[0], kept(x)[0])
+    assert ampc.allclose(ampc.tensor(found[0]), ampc.tensor(found[1]), rtol=0, atol=2**-20)

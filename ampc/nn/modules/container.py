@@ -147,6 +147,8 @@ class ModuleList(_Listed):
     def _part(self, named: list) -> Any:
         return type(self)(module for _, module in named)
 
+    _get_abs_string_index = _Listed._name_at  # torch's name, which subclasses of libraries call
+
     def __contains__(self, module: object) -> bool:
         return any(m is module for m in self)
 

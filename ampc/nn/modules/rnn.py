@@ -200,10 +200,9 @@ class RNNBase(Module):
             raise RuntimeError(f"{type(self).__name__}: `{what}` must have shape {want}, got {tuple(state.shape)}")
         return state.unsqueeze(1) if batch is None else state
 
-    def _check_input(self, x: Tensor, packed: bool) -> None:
+    def _check_input(self, x: Tensor, packed: bool, weight: Tensor) -> None:
         if not packed and x.dim() not in (2, 3):
             raise ValueError(f"{type(self).__name__}: `input` must have 2 dimensions, or 3 with a batch, got shape {tuple(x.shape)}")
-        weight = next(self.parameters())
         if x.dtype is not weight.dtype and not _C._is_autocast_enabled(x.device.type):
             raise ValueError(f"{type(self).__name__}: `input` is {x.dtype} and the weights {weight.dtype}; cast one of them, or use autocast")
         if x.shape[-1] != self.input_size:
@@ -215,7 +214,8 @@ class RNNBase(Module):
         """``states``: hidden (and of an LSTM cell) states, or None; the same of the result."""
         packed = isinstance(input, PackedSequence)
         x = input.data if packed else input
-        self._check_input(x, packed)
+        weights = [self._weights(suffix) for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+        self._check_input(x, packed, weights[0][0])
         alone = not packed and x.dim() == 2
         turned = self.batch_first and not packed and not alone
         sizes = [self._state_size(), self.hidden_size][:2 if self.mode == "LSTM" else 1]
@@ -236,7 +236,6 @@ class RNNBase(Module):
             if packed and input.sorted_indices is not None:
                 states = [s.index_select(1, input.sorted_indices) for s in states]
         cell = {"RNN_TANH": "tanh", "RNN_RELU": "relu"}.get(self.mode, self.mode.lower())
-        weights = [self._weights(suffix) for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
         x, last = run_layers(cell, x, states, weights, self._directions(), self.dropout, self.training, input.batch_sizes if packed else None)
         if packed:
             x = PackedSequence(x, input.batch_sizes, input.sorted_indices, input.unsorted_indices)
