@@ -187,8 +187,6 @@ def test_containers():
     ("Hardtanh(1, -1)", AssertionError, "max_val"), ("Unflatten(1, 3)", TypeError, "tuple of ints"), ("Unflatten(1, [('a', 2)])", TypeError, "tuple of ints"), ("RNNBase('FOO', 2, 2)", ValueError, "mode"), ("LSTM(2, 2, dropout='a')", ValueError, "dropout"),
     ("Embedding.from_pretrained(nn.Linear(2, 2).bias)", AssertionError, "rows, width"), ("EmbeddingBag.from_pretrained(nn.Linear(2, 2).bias)", AssertionError, "rows, width"),
     ("EmbeddingBag(3, 2, padding_idx=5)", AssertionError, "padding_idx"), ("Bilinear(0, 1, 1)", ValueError, "in1_features")])
-
-
 def test_what_cannot_be_made(how, kind, match):
     with pytest.raises(kind, match=match):
         made(ampc, how)
@@ -213,8 +211,6 @@ def test_embeddings_of_integers(torch):
 @pytest.mark.parametrize("kind, options", [(RuntimeError, {"padding_idx": 4}), (RuntimeError, {"padding_idx": -5}),
                                            (ValueError, {"mode": "sum", "per_sample_weights": [1.0]}),
                                            (ValueError, {"mode": "sum", "per_sample_weights": [1.0] * 6})])
-
-
 def test_what_bags_cannot_be_made_of(torch, kind, options):
     for T in (ampc, torch):
         given = {k: T.tensor(v) if isinstance(v, list) else v for k, v in options.items()}
@@ -381,8 +377,6 @@ def test_to_reads_its_arguments_as_tensors_do():
 @pytest.mark.parametrize("make", [
     lambda nn: nn.Embedding(5, 3, 1, 2.0, 1.0, True), lambda nn: nn.RNNCell(3, 4, False, "relu"), lambda nn: nn.RNNCell(3, 4),
     lambda nn: nn.GRUCell(3, 4), lambda nn: nn.Hardsigmoid(True), lambda nn: nn.ReLU6(), lambda nn: nn.ZeroPad1d(2), lambda nn: nn.ZeroPad2d((1, 2, 0, 1)), lambda nn: nn.ConstantPad2d(1, 3.5)])
-
-
 def test_how_modules_show_themselves(torch, make):
     assert repr(make(ampc.nn)) == repr(make(torch.nn))
 
