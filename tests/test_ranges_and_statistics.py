@@ -268,7 +268,7 @@ def test_the_gradient_of_a_quantile_that_is_nan_is_nans(torch, values, q):
             x = lib.tensor(values, requires_grad=True)
             y = getattr(lib, name)(x, lib.tensor(q), -1)
             y.backward(lib.ones_like(y))
-            seen.append((y.detach().numpy(), x.grad.numpy()))
+            seen.append((y.detach().cpu().numpy(), x.grad.cpu().numpy()))
         for got, want in zip(*seen):
             np.testing.assert_allclose(got, want, rtol=1e-6)
 
