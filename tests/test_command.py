@@ -129,8 +129,8 @@ def test_threads_that_a_call_sets():
 
 
 def test_caches_of_odd_sizes():
-    assert row("caches", AMPC_L1_BYTES="1000000001")[0].startswith("1000000001 bytes of first level (set by AMPC_L1_BYTES)")
-    assert row("caches", AMPC_L1_BYTES="49152")[0].startswith("48 KiB of first level")
+    assert row("cache", AMPC_L2_BYTES="1000000001")[0] == "1000000001 bytes of second level (set by AMPC_L2_BYTES)"
+    assert row("cache", AMPC_L2_BYTES="1310720")[0] == "1280 KiB of second level (set by AMPC_L2_BYTES)"
 
 
 def test_the_version_and_what_the_bare_command_says():

@@ -1,5 +1,7 @@
 """Every operator against a float64 NumPy reference, torch (values, dtypes, gradients), and finite differences."""
 
+import math
+
 import numpy as np
 import pytest
 from linalg_samples import LINALG
@@ -403,6 +405,38 @@ def test_weight_gradients_of_large_images_keep_their_digits(channels):
     weight, n = ampc.ones(1, channels, 1, 1, requires_grad=True), 2400 if channels == 1 else 700
     ampc.nn.functional.conv2d(ampc.full((1, channels, n, n), 1023.0), weight).sum().backward()
     assert np.abs(weight.grad.numpy() / (1023.0 * n * n) - 1).max() < 1e-6
+
+
+def rounding_of(got, exact):
+    """Root mean square of the errors of float32 sums, in units of half a last digit of the sums' root mean square."""
+    return np.sqrt(np.square(got.numpy() - exact.numpy()).mean() / np.square(exact.numpy()).mean()) * 2**24
+
+
+BLOCK = 256  # products that are added one after the other: n of them, independent, round by at most sqrt(n / 6) of these units
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("k", [300, 2048, 4608, 20000])
+def test_deep_products_round_as_one_block_does(k):
+    a, b = (ampc.randn(*shape, generator=ampc.Generator().manual_seed(k)) for shape in [(80, k), (k, 48)])
+    assert rounding_of(a @ b, a.double() @ b.double()) < math.sqrt((BLOCK + k / BLOCK) / 6)
+    assert rounding_of(ampc.nn.functional.linear(a[:2], b.t()), a[:2].double() @ b.double()) < math.sqrt((BLOCK + k / BLOCK) / 6)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("shape", [(2, 512, 32, 8), (16, 16, 16, 32), (2, 16, 16, 120)], ids=str)
+def test_convolutions_over_many_terms_round_as_one_block_does(shape):
+    images, channels, outs, side = shape
+    found = []
+    for dtype in (ampc.float32, ampc.float64):
+        g = ampc.Generator().manual_seed(3)
+        x, w, seed = (ampc.randn(*s, generator=g).to(dtype).requires_grad_()
+                      for s in [(images, channels, side, side), (outs, channels, 3, 3), (images, outs, side, side)])
+        y = ampc.nn.functional.conv2d(x, w, padding=1)
+        y.backward(seed.detach())
+        found.append((y.detach(), x.grad, w.grad))
+    for got, exact, terms in zip(*found, (channels * 9, outs * 9, images * side * side)):
+        assert rounding_of(got, exact) < math.sqrt((BLOCK + terms / 128) / 6)
 
 
 @pytest.mark.cpu

@@ -23,7 +23,6 @@ WORK = st.sampled_from([1 << 18] * 5 + [1 << 21])  # multiplications in an examp
 
 DTYPES = st.sampled_from([ampc.float32, ampc.bfloat16, ampc.float16, ampc.float64])
 MACHINES = st.fixed_dictionaries({
-    "l1_bytes": st.sampled_from([n << 10 for n in (32, 8, 16, 48, 64, 128)]),
     # mostly small: what does not fit 2 MiB in a network does not fit 64 KiB in an example
     "l2_bytes": st.sampled_from([n << 10 for n in (512, 64, 64, 64, 64, 96, 96, 128, 256, 1024, 1280, 2048, 4096, 16384, 65536)]),
     "threads": st.sampled_from([1, 2, 3, 4, 5, 8, 13, 64])})

@@ -84,8 +84,7 @@ def _machine() -> list:
     return [
         ("CPU", _model()),
         ("CPU features", f"{facts['isa']} ({features})"),
-        ("caches", f"{_bytes(facts['l1_bytes'])} of first level ({source('AMPC_L1_BYTES')}), "
-                   f"{_bytes(facts['l2_bytes'])} of second level ({source('AMPC_L2_BYTES')})"),
+        ("cache", f"{_bytes(facts['l2_bytes'])} of second level ({source('AMPC_L2_BYTES')})"),
         ("cores", f"{facts['cores']} ({source('AMPC_CORES')})"),
         ("threads", f"{facts['threads']} ({source('OMP_NUM_THREADS', 'ampc.set_num_threads')})"),
         ("huge pages", f"{'asked for' if facts['huge_pages'] else 'not asked for'} ({source('AMPC_HUGE_PAGES')})"),

@@ -25,8 +25,8 @@
 #endif
 
 static const char *const levels[AC_ISA_LEVELS] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16", "amx_fp16"};
-static const char *const variables[AC_N_FACTS] = {"AMPC_CPU",   "AMPC_L1_BYTES",   "AMPC_L2_BYTES",
-                                                  "AMPC_CORES", "AMPC_HUGE_PAGES", "OMP_NUM_THREADS"};
+static const char *const variables[AC_N_FACTS] = {"AMPC_CPU", "AMPC_L2_BYTES", "AMPC_CORES", "AMPC_HUGE_PAGES",
+                                                  "OMP_NUM_THREADS"};
 
 const char *ac_isa_name(ac_isa level) { return levels[level]; }
 const char *ac_fact_variable(ac_fact fact) { return variables[fact]; }
@@ -178,9 +178,9 @@ static int64_t cache_bytes(int name, int64_t least, int64_t otherwise) {
 }
 
 #if defined(_SC_LEVEL2_CACHE_SIZE)
-enum { L1 = _SC_LEVEL1_DCACHE_SIZE, L2 = _SC_LEVEL2_CACHE_SIZE };
+enum { L2 = _SC_LEVEL2_CACHE_SIZE };
 #else
-enum { L1, L2 };
+enum { L2 };
 #endif
 
 static int at_most(int64_t threads) { return (int)(threads < AC_MOST_THREADS ? threads : AC_MOST_THREADS); }
@@ -188,7 +188,7 @@ static int at_most(int64_t threads) { return (int)(threads < AC_MOST_THREADS ? t
 static ac_machine detect(void) {
     ac_machine m = {.isa = cpu_level(), .fast_dot = dot_is_fast(), .cores = usable_cores(), .huge_pages = true};
     m.cpu = m.asked = m.isa;
-    m.l1_bytes = cache_bytes(L1, 8 << 10, 32 << 10), m.l2_bytes = cache_bytes(L2, 128 << 10, 512 << 10);
+    m.l2_bytes = cache_bytes(L2, 128 << 10, 512 << 10);
     m.threads = at_most(m.cores);
     return m;
 }
@@ -250,7 +250,6 @@ static void take_threads(ac_machine *m) {
 static void take_environment(ac_machine *m) {
     int64_t number;
     take_level(m);
-    if (take_number(m, AC_FACT_L1, 8 << 10, (int64_t)1 << 30, &number)) m->l1_bytes = number;
     if (take_number(m, AC_FACT_L2, 64 << 10, (int64_t)1 << 30, &number)) m->l2_bytes = number;
     if (take_number(m, AC_FACT_CORES, 1, 4096, &number)) m->cores = (int)number, m->threads = at_most(number);
     if (take_number(m, AC_FACT_HUGE_PAGES, 0, 1, &number)) m->huge_pages = number != 0;

@@ -23,28 +23,20 @@ typedef enum {
     AC_ISA_LEVELS
 } ac_isa;
 
-/* What can be set: AMPC_CPU, AMPC_L1_BYTES, AMPC_L2_BYTES, AMPC_CORES, AMPC_HUGE_PAGES, OMP_NUM_THREADS. */
+/* What can be set: AMPC_CPU, AMPC_L2_BYTES, AMPC_CORES, AMPC_HUGE_PAGES, OMP_NUM_THREADS. */
 enum { AC_MOST_THREADS = 256 };
 
-typedef enum {
-    AC_FACT_CPU,
-    AC_FACT_L1,
-    AC_FACT_L2,
-    AC_FACT_CORES,
-    AC_FACT_HUGE_PAGES,
-    AC_FACT_THREADS,
-    AC_N_FACTS
-} ac_fact;
+typedef enum { AC_FACT_CPU, AC_FACT_L2, AC_FACT_CORES, AC_FACT_HUGE_PAGES, AC_FACT_THREADS, AC_N_FACTS } ac_fact;
 
 typedef struct {
-    ac_isa isa;                 /* the CPU's level, or a lower one that AMPC_CPU names */
-    ac_isa cpu, asked;          /* the CPU's level, and what AMPC_CPU names, which the CPU may lack */
-    bool fast_dot;              /* vdpbf16ps does more a cycle than two float32 FMAs: on AMD's cores, not on Intel's */
-    int64_t l1_bytes, l2_bytes; /* of one core's caches of data */
-    int cores;                  /* that this process may use: the affinity mask's, less where a quota is smaller */
-    int threads;                /* that work on an operator at first: OMP_NUM_THREADS, else a thread a core */
-    bool huge_pages;            /* large blocks of memory ask for them */
-    bool set[AC_N_FACTS];       /* by the environment */
+    ac_isa isa;           /* the CPU's level, or a lower one that AMPC_CPU names */
+    ac_isa cpu, asked;    /* the CPU's level, and what AMPC_CPU names, which the CPU may lack */
+    bool fast_dot;        /* vdpbf16ps does more a cycle than two float32 FMAs: on AMD's cores, not on Intel's */
+    int64_t l2_bytes;     /* of one core's second-level cache */
+    int cores;            /* that this process may use: the affinity mask's, less where a quota is smaller */
+    int threads;          /* that work on an operator at first: OMP_NUM_THREADS, else a thread a core */
+    bool huge_pages;      /* large blocks of memory ask for them */
+    bool set[AC_N_FACTS]; /* by the environment */
 } ac_machine;
 
 /* This machine, the same facts at every call. */

@@ -14,22 +14,14 @@ void ac_ways_reset(void) {
 }
 
 const char *ac_way_fact_name(ac_way_fact fact) {
-    static const char *const names[] = {"instruction set",
-                                        "first-level cache",
-                                        "second-level cache",
-                                        "threads",
-                                        "huge pages",
-                                        "layout",
-                                        "dtype",
-                                        "sizes",
-                                        "values"};
+    static const char *const names[] = {
+        "instruction set", "second-level cache", "threads", "huge pages", "layout", "dtype", "sizes", "values"};
     return names[fact];
 }
 
 const char *ac_way_variable(ac_way_fact fact) {
     switch (fact) {
     case AC_BY_ISA: return ac_fact_variable(AC_FACT_CPU);
-    case AC_BY_L1: return ac_fact_variable(AC_FACT_L1);
     case AC_BY_L2: return ac_fact_variable(AC_FACT_L2);
     case AC_BY_THREADS: return ac_fact_variable(AC_FACT_THREADS);
     case AC_BY_HUGE_PAGES: return ac_fact_variable(AC_FACT_HUGE_PAGES);

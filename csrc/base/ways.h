@@ -18,7 +18,6 @@ typedef enum {
 /* What chooses a way. */
 typedef enum {
     AC_BY_ISA,
-    AC_BY_L1,
     AC_BY_L2,
     AC_BY_THREADS,
     AC_BY_HUGE_PAGES,

@@ -35,27 +35,22 @@ static PyObject *lower_levels(ac_isa own) {
 static PyObject *facts(PyObject *m, PyObject *unused) {
     (void)m, (void)unused;
     const ac_machine *now = ac_this_machine();
-    return Py_BuildValue("{s:s,s:s,s:s,s:z,s:N,s:O,s:L,s:L,s:i,s:i,s:O,s:N}", "isa", ac_isa_name(now->isa), "cpu",
+    return Py_BuildValue("{s:s,s:s,s:s,s:z,s:N,s:O,s:L,s:i,s:i,s:O,s:N}", "isa", ac_isa_name(now->isa), "cpu",
                          ac_isa_name(now->cpu), "asked", ac_isa_name(now->asked), "note", ac_machine_note(),
                          "lower_levels", lower_levels(now->isa), "fast_dot", now->fast_dot ? Py_True : Py_False,
-                         "l1_bytes", (long long)now->l1_bytes, "l2_bytes", (long long)now->l2_bytes, "cores",
-                         now->cores, "threads", ac_num_threads(), "huge_pages", now->huge_pages ? Py_True : Py_False,
-                         "set", setters(now));
+                         "l2_bytes", (long long)now->l2_bytes, "cores", now->cores, "threads", ac_num_threads(),
+                         "huge_pages", now->huge_pages ? Py_True : Py_False, "set", setters(now));
 }
 
 static PyObject *pretend(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"l1_bytes", "l2_bytes", "huge_pages", NULL};
+    static char *names[] = {"l2_bytes", "huge_pages", NULL};
     ac_machine m = *ac_this_machine();
-    long long l1 = m.l1_bytes, l2 = m.l2_bytes;
+    long long l2 = m.l2_bytes;
     int huge = m.huge_pages;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$LLp", names, &l1, &l2, &huge)) return NULL;
-    if (l1 < 8 << 10 || l2 < 64 << 10)
-        return PyErr_Format(PyExc_ValueError,
-                            "expected l1_bytes of 8 KiB or more and l2_bytes of 64 KiB or more, got "
-                            "%lld and %lld",
-                            l1, l2);
-    m.l1_bytes = l1, m.l2_bytes = l2, m.huge_pages = huge != 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$Lp", names, &l2, &huge)) return NULL;
+    if (l2 < 64 << 10) return PyErr_Format(PyExc_ValueError, "expected l2_bytes of 64 KiB or more, got %lld", l2);
+    m.l2_bytes = l2, m.huge_pages = huge != 0;
     ac_machine_pretend(&m);
     Py_RETURN_NONE;
 }

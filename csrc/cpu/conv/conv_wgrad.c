@@ -18,9 +18,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { CHUNKS = 8 };     /* of images: each has sums of its own, joined in order, so threads change nothing */
-enum { SPAN = 1 << 14 }; /* positions or a few more, summed one after the other */
-enum { BLOCK = 8 };      /* k steps for which two panels of each operand stay in the first-level cache */
+enum { CHUNKS = 8 };      /* of images: each has sums of its own, joined in order, so threads change nothing */
+enum { SPAN = 1 << 14 };  /* positions or a few more, whose blocks are summed one after the other */
+enum { ROUND = 1 << 20 }; /* bytes that are packed at a time: each panel is read again for every tap */
+enum { BLOCK = 8 };       /* k steps for which two panels of each operand stay in the first-level cache */
 
 /* Panels of x, each for a tap, that the micro-kernel takes at a time: `next` bytes from each other. */
 typedef struct {
@@ -70,13 +71,13 @@ static void choose_kernel(weight_walk *w, bool finite) {
     atomic_store(&w->finite, true);
 }
 
-/* Panels of half the second-level cache, for each is read again for every tap. */
+/* How much is packed at a time. It is the same on every CPU, and so are the blocks that are summed up. */
 static void plan_rounds(weight_walk *w) {
-    int64_t budget = ac_l2_bytes() / 2, cell = w->k.parts * AC_TILE_BYTES, phase;
+    int64_t cell = w->k.parts * AC_TILE_BYTES, phase;
     int64_t position = (w->phases * w->shifts * w->x_panels + w->g_panels) * cell / w->k.depth;
     int64_t all_rows = w->size[0] * w->size[1], reach = tap_at(w, taps_of(w) - 1, &phase);
-    w->together = ac_least(budget / (position * w->plane + 1), w->chunk);
-    w->rows = w->together ? all_rows * w->together : ac_least(all_rows, budget / (position * w->size[2]) + 1);
+    w->together = ac_least(ROUND / (position * w->plane + 1), w->chunk);
+    w->rows = w->together ? all_rows * w->together : ac_least(all_rows, ROUND / (position * w->size[2]) + 1);
     if (w->together < 1) w->together = 1;
     w->g_k_steps = k_steps_for(w, w->rows * w->size[2]),
     w->x_k_steps = k_steps_for(w, w->g_k_steps * w->k.depth + reach + 1);

@@ -1,20 +1,17 @@
 /* Selects the micro-kernel of a product, and holds the portable one. */
 #include "cpu/gemm/micro.h"
 
-#include <string.h>
-
 static void run_portable(const ac_micro_job *j) {
-    if (!j->add) memset(j->c, 0, AC_TILE_BYTES);
-    for (int64_t s = 0; s < j->k_steps; s++)
-        for (int i = 0; i < AC_LANES; i++) {
+    for (int i = 0; i < AC_LANES; i++) {
+        float sum[AC_LANES] = {0}, *c = j->c + i * AC_LANES;
+        for (int64_t s = 0; s < j->k_steps; s++) {
             const float *a = (const float *)(const void *)(j->a + s * j->a_k_stride + i * j->a_lane_stride);
             const char *b = ac_micro_b(j, s, AC_TILE_BYTES);
-            float sum[AC_LANES];
-            memcpy(sum, j->c + i * AC_LANES, sizeof sum);
             for (int q = 0; q < AC_CELLS; q++, b += j->b_cell_stride)
                 for (int l = 0; l < AC_LANES; l++) sum[l] += a[q] * ((const float *)(const void *)b)[l];
-            memcpy(j->c + i * AC_LANES, sum, sizeof sum);
         }
+        for (int l = 0; l < AC_LANES; l++) c[l] = j->add ? c[l] + sum[l] : sum[l];
+    }
 }
 
 const ac_micro ac_micro_portable = {.name = "portable",

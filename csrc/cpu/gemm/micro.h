@@ -5,7 +5,9 @@
 #include "base/ways.h"
 #include "cpu/gemm/panels.h"
 
-/* C (+)= A B for up to micro->a by micro->b panels. Accumulators are float32 tiles of 16 x 16. */
+/* C (+)= A B for up to micro->a by micro->b panels, in float32 tiles of 16 x 16. Vector kernels sum up the products of
+ * a job and add that to C once, so that rounding errors grow with a job's k steps and with the number of jobs, not with
+ * all of k. Tile units (AMX), whose operands have 16 bits, add each k step to C. */
 typedef struct {
     int64_t k_steps;
     const char *a, *b;

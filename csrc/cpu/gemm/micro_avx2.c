@@ -58,12 +58,13 @@ static __attribute__((noinline)) void write_halves(const ac_micro_job *j, int ro
 INLINE void some_rows(const ac_micro_job *j, int rows, int row, strides by, bool follow) {
     __m256 sum[6][2];
     float *c = j->c + row * AC_LANES;
-    EACH_ROW EACH_VECTOR sum[i][v] = j->add ? _mm256_loadu_ps(c + i * AC_LANES + 8 * v) : _mm256_setzero_ps();
+    EACH_ROW EACH_VECTOR sum[i][v] = _mm256_setzero_ps();
     const char *a = j->a + row * by.a_lane, *b = j->b;
     for (int64_t s = 0; s < j->k_steps; s++, a += j->a_k_stride, b += AC_TILE_BYTES) {
         if (row == 12) fetch_ahead(j, s);
         add_k_step(rows, a, follow ? b : ac_micro_b(j, s, AC_TILE_BYTES), by, sum);
     }
+    if (j->add) EACH_ROW EACH_VECTOR sum[i][v] = _mm256_add_ps(_mm256_loadu_ps(c + i * AC_LANES + 8 * v), sum[i][v]);
     int64_t c_row = AC_LANES;
     if (j->out && j->bias) EACH_ROW EACH_VECTOR sum[i][v] = _mm256_add_ps(sum[i][v], _mm256_loadu_ps(j->bias + 8 * v));
     if (j->out && j->out_dtype == AC_float32) c = (float *)j->out + row * j->out_row, c_row = j->out_row;

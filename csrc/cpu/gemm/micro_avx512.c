@@ -36,8 +36,9 @@ static inline __attribute__((always_inline)) void write_bf16(int nb, const __m51
 #define EIGHT_ROWS(name, nb, MULTIPLY, LANE, CELL, AHEAD)                                                              \
     static void name(const ac_micro_job *j, int row) {                                                                 \
         __m512 sum[ROWS][nb];                                                                                          \
-        EACH_ROW EACH_COLUMN(nb) sum[i][v] =                                                                           \
-            j->add ? _mm512_loadu_ps(j->c + v * j->c_b + (row + i) * AC_LANES) : _mm512_setzero_ps();                  \
+        const float *before = j->c + row * AC_LANES;                                                                   \
+        EACH_ROW EACH_COLUMN(nb) sum[i][v] = _mm512_setzero_ps();                                                      \
+        if (j->add) EACH_ROW EACH_COLUMN(nb) _mm_prefetch(before + v * j->c_b + i * AC_LANES, _MM_HINT_T0);            \
         const int64_t lane = LANE, cell = CELL, next = j->b_next, k_step = j->b_cell_stride;                           \
         const char *a = j->a + row * lane;                                                                             \
         int cells = ac_micro_cells(j);                                                                                 \
@@ -60,6 +61,9 @@ static inline __attribute__((always_inline)) void write_bf16(int nb, const __m51
                     }                                                                                                  \
                 }                                                                                                      \
         }                                                                                                              \
+        if (j->add)                                                                                                    \
+            EACH_ROW EACH_COLUMN(nb) sum[i][v] =                                                                       \
+                _mm512_add_ps(_mm512_loadu_ps(before + v * j->c_b + i * AC_LANES), sum[i][v]);                         \
         float *c = j->c + row * AC_LANES;                                                                              \
         int64_t c_row = AC_LANES, c_b = j->c_b;                                                                        \
         if (j->out && j->bias)                                                                                         \

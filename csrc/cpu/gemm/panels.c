@@ -8,24 +8,12 @@
 
 #include <string.h>
 
-enum { SPAN = 6144 }; /* values along k that are added one after the other */
+enum { SPAN = 6144 }; /* values along k whose blocks are added one after the other */
 
-/* Values along k in a block: so many that two panels of A and two of B fit the first-level cache. Kernels for float32
- * read A as it comes, so there it is one panel of each. No sum depends on it, for tiles add one k step after the other,
- * and a span is a whole number of blocks. */
-static int64_t block_depth(ac_panel_kind kind) {
-    int64_t whole = kind == AC_PANEL_BF16 || kind == AC_PANEL_F16, value = AC_LANES * (whole ? 2 : 4), k_step = 32;
-    int64_t panels = kind == AC_PANEL_F32 ? 2 : 4;
-    int64_t depth = ac_this_machine()->l1_bytes / panels / value / k_step * k_step;
-    return ac_most(2 * k_step, ac_least(depth, 256));
-}
-
-/* The largest depth up to that one of which a span is a multiple. */
-static int64_t depth_of_spans(ac_panel_kind kind) {
-    int64_t depth = block_depth(kind);
-    while (SPAN % depth) depth -= 32;
-    return depth;
-}
+/* Values along k in a block, at most; a span is a multiple. A panel of A and one of B then fit a first-level cache of
+ * 32 KiB, and four panels of 16 bits. Those of the split, twice as large, fit 48 KiB, which CPUs with tiles have.
+ * Vector kernels sum up a block by itself. So it is the same on every CPU. */
+static int64_t block_depth(ac_panel_kind kind) { return kind == AC_PANEL_SPLIT ? 192 : 256; }
 
 ac_cut ac_cut_of(ac_panel_kind kind, int64_t k) {
     ac_cut c = {.kind = kind, .depth = kind == AC_PANEL_F32 ? AC_CELLS : 2 * AC_CELLS};
@@ -38,9 +26,9 @@ ac_cut ac_cut_of(ac_panel_kind kind, int64_t k) {
     }
     c.blocks = ac_ceil_div(k, most);
     c.k_steps = c.blocks ? (c.all_k_steps + c.blocks - 1) / c.blocks : 0;
-    if (k > SPAN) c.k_steps = depth_of_spans(kind) / c.depth;
+    if (k > SPAN) c.k_steps = most / c.depth;
     c.blocks = c.k_steps ? (c.all_k_steps + c.k_steps - 1) / c.k_steps : 0; /* as many as that leaves */
-    c.span = k > SPAN ? SPAN / depth_of_spans(kind) : c.blocks;
+    c.span = k > SPAN ? SPAN / most : c.blocks;
     return c;
 }
 

@@ -33,8 +33,8 @@ typedef struct {
     bool stream;                   /* panels are large: write them past the caches */
 } ac_operand;
 
-/* How an operand of depth k is cut: `blocks` k blocks of `k_steps` k steps (the last may have fewer). The products of a
- * span of blocks are added one after the other, and then the spans, so that sums of millions keep their digits. */
+/* How an operand of depth k is cut: `blocks` k blocks of `k_steps` k steps (the last may have fewer). The sums of a
+ * span's blocks are added one after the other, and then the spans, so that sums of millions keep their digits. */
 typedef struct {
     ac_panel_kind kind;
     int64_t depth, bytes;    /* of one k step: values along k, memory in one panel */
