@@ -313,6 +313,18 @@ def reported(code, file):
     return everywhere([(r.rule, r.file, r.line) for r in doctor.reports(clear=True)])
 
 
+@on(4)
+def a_rule_is_printed_by_one_rank(rank, size):
+    doctor.reports(clear=True)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for line in (7, 8, 7):
+            doctor.guard.say("update-missing", f"found by rank {rank}", "call scaler.update()", "script.py", line)
+    dist.barrier()
+    assert sorted(line for lines in everywhere([w.lineno for w in found]) for line in lines) == [7, 8]
+    assert everywhere([r.line for r in doctor.reports(clear=True)]) == [[7, 8]] * size
+
+
 @on(2)
 def pages_of_rules_are_true(rank, size):
     import test_guard

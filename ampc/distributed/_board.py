@@ -14,8 +14,10 @@ from .._process.stand_in import lives
 from ._shared import shared_memory
 
 GROUPS = 64  # how many groups are told apart
+SAYINGS = 64  # and how many warnings
 RUNS, LEFT, ENDED, FAILED, FOLLOWED = range(5)  # LEFT: has destroyed its groups; FOLLOWED: failed by a failure of another one
-_SLOT = np.dtype([("pid", "i8"), ("rank", "i8"), ("state", "i8"), ("entered", "i8", GROUPS), ("saved", "i8"), ("doing", "S120"), ("why", "S1600")])
+_SLOT = np.dtype([("pid", "i8"), ("rank", "i8"), ("state", "i8"), ("entered", "i8", GROUPS), ("saved", "i8"), ("said", "i8", SAYINGS),
+                  ("doing", "S120"), ("why", "S1600")])
 
 
 class Board:
@@ -63,6 +65,18 @@ class Board:
         """This process saves a file, by its number; which others have saved it as their last."""
         self._mine["saved"] = file
         return [int(slot["rank"]) for slot in self._slots if slot["saved"] == file and slot["rank"] != self._mine["rank"][0]]
+
+    def says_first(self, saying: int) -> bool:
+        """This process would say something, by its number: whether no other process has said it. Of several at the same moment the first does."""
+        before = self._have_said(saying, self._slots)
+        free = np.flatnonzero(self._mine["said"][0] == 0)
+        if len(free):
+            self._mine["said"][0, free[0]] = saying
+        return not before and not self._have_said(saying, self._slots[:self._row[int(self._mine["rank"][0])]])
+
+    @staticmethod
+    def _have_said(saying: int, slots: Any) -> bool:
+        return bool((slots["said"] == saying).any())
 
     def _is_own(self) -> bool:
         """Whether the slot is this process', which is not forked from one that has it."""

@@ -532,6 +532,11 @@ def others_that_saved(path: str) -> List[int]:
     return group_of("others_that_saved").board.saves(zlib.crc32(os.path.realpath(path).encode()) + 1)
 
 
+def says_first(text: str) -> bool:
+    """Whether this process is the first of its host that says this; True without a group."""
+    return not is_initialized() or group_of("says_first").board.says_first(zlib.crc32(text.encode()) + 1)
+
+
 def get_node_local_rank(fallback_rank: Optional[int] = None) -> int:
     """LOCAL_RANK. RuntimeError where it is not set, unless ``fallback_rank`` is given."""
     if os.environ.get("LOCAL_RANK"):

@@ -1,6 +1,6 @@
 """The misuse guard. Backward carries a mark from a scaled loss to the gradients' provenance (csrc/autograd/provenance.h). Clipping, steps,
-``unscale_`` and schedulers check it and report misuse here: one warning for each rule and line of the script. Where nothing is wrong, a
-check costs one or two calls into the core."""
+``unscale_`` and schedulers check it and report misuse here: one warning for each rule and line of the script, by one of the ranks of a host that run
+it. Where nothing is wrong, a check costs one or two calls into the core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .. import _C
 from .._events import Listener, announce, listen
 from .._messages.callers import call_site
 from .._messages.model_names import Names
-from .._process.launcher import is_first
+from .._process.launcher import is_first, rank
 
 PLAIN, SCALED, UNSCALED, USED, FAULTS, FLOAT16 = 2, 4, 8, 16, 0xFF00, 1 << 16  # of _provenance_flags, see csrc/autograd/provenance.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
@@ -132,7 +132,17 @@ def _say(rule: str, text: str, fix: str, file: str, line: int, once: bool = Fals
         return
     _State.said.add(key)
     _State.log.append(found)
-    warnings.warn_explicit(f"[{rule}] {text}\n    {fix}", MisuseWarning, file, line)
+    if _says_first(key):
+        warnings.warn_explicit(f"[{rule}] {text}\n    {fix}", MisuseWarning, file, line)
+
+
+def _says_first(key: tuple) -> bool:
+    """Whether no other process of a script that several run has told of this rule and line."""
+    if rank() is None:
+        return True
+    from ..distributed import groups
+
+    return groups.says_first(f"{key}")
 
 
 def _is_silent(rule: str) -> bool:
