@@ -1,7 +1,9 @@
 """More of what test_distributed.py runs in several processes, see ``ranks``: training."""
 
 import contextlib
+import copy
 import gc
+import io
 import math
 import warnings
 
@@ -357,6 +359,28 @@ def other_arguments_of_torch(rank, size):
     ranks.raised(ValueError, "must be given both or neither", DDP, made(), param_to_hook_all_reduce=net.first.bias)
     ranks.raised(ValueError, "`bucket_cap_mb_list` must be positive, got [1, 0]", DDP, made(), bucket_cap_mb_list=[1, 0])
     ranks.raised(NotImplementedError, "write the forward pass within torch.autocast", DDP, made(), mixed_precision=object())
+
+
+@ranks.ranks(2)
+def a_wrapped_module_is_copied_and_saved_whole(rank, size):
+    model = DDP(made(), find_unused_parameters=True, bucket_cap_mb=1e-4)
+    trained(model.eval(), 2, rank, size)
+    file = io.BytesIO()
+    ampc.save(model, file)
+    file.seek(0)
+    copies = copy.deepcopy(model), ampc.load(file, weights_only=False)
+    want = trained(model, 4, rank, size)
+    for again in copies:
+        assert not again.training and again.find_unused_parameters and again.module is not model.module
+        assert np.array_equal(trained(again, 4, rank, size), want)
+
+
+@ranks.ranks(2)
+def a_graph_is_said_to_be_static_before_the_first_pass(rank, size):
+    model, given = DDP(made()), DDP(made(), static_graph=True)
+    model._set_static_graph()
+    assert model.static_graph and np.array_equal(*(trained(each, 4, rank, size) for each in (model, given)))
+    ranks.raised(RuntimeError, "a forward pass has been made already", model._set_static_graph)
 
 
 @ranks.ranks(2)

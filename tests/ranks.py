@@ -201,7 +201,7 @@ def messages(rank, size):
     right, left = (rank + 1) % size, (rank - 1) % size
     big = [ampc.empty(200_000, dtype=ampc.int64), ampc.full((200_000,), rank, dtype=ampc.int64)]
     works = [dist.isend(big[1], right), dist.irecv(big[0], left)]  # each sends before it receives
-    assert all(w.wait() for w in works) and works[0].is_completed() and int(big[0].max()) == left == works[1].source_rank()
+    assert all(w.wait() for w in works) and works[0].is_completed() and int(big[0].max()) == left == works[1].source_rank() == works[1]._source_rank()
     works = dist.batch_isend_irecv([dist.P2POp(dist.irecv, big[0], right), dist.P2POp(dist.isend, big[1], left)])
     assert all(w.wait() for w in works) and int(big[0].min()) == right
     x = ampc.zeros(3, 2).t()
@@ -246,6 +246,7 @@ def groups(rank, size):
     low, high = dist.new_group([1, 0]), dist.new_group([2, 3])
     mine, other = (low, high) if rank < 2 else (high, low)
     assert other is dist.group.NON_GROUP_MEMBER and dist.get_rank(other) == dist.get_world_size(other) == -1
+    dist.destroy_process_group(other)  # which is no group of this process
     assert dist.get_rank(mine) == rank % 2 and dist.get_world_size(mine) == 2 and dist.get_backend(mine) == dist.get_backend()
     assert dist.get_process_group_ranks(mine) == [rank // 2 * 2, rank // 2 * 2 + 1]
     assert dist.get_global_rank(mine, 1) == rank // 2 * 2 + 1 and dist.get_group_rank(mine, rank) == rank % 2

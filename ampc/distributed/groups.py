@@ -434,12 +434,14 @@ def _connected(backends: Backends, init_method: Optional[str], store: Any, rank:
 
 
 def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
-    """Ends a group, and without one all of them. ValueError for what is no group, or no longer. DistBackendError where an operation has failed, after
+    """Ends a group, and without one all of them; nothing where this process is no member. ValueError for what is no group, or no longer. DistBackendError where an operation has failed, after
     which the group is gone, or still runs."""
     if group is None or group is names.WORLD:
         members = list(_groups)
     elif group in _groups:
         members = [group]
+    elif group is names.NON_GROUP_MEMBER:
+        return
     else:
         raise ValueError("destroy_process_group: expected a group that new_group has made and that is not destroyed yet")
     errors = []

@@ -219,3 +219,5 @@ class Transfer(Work):
         """The rank that has sent a received message."""
         self.wait()
         return self._group.ranks[self._status.Get_source()]
+
+    _source_rank = source_rank

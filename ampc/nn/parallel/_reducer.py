@@ -41,6 +41,7 @@ class Reducer:
         self.averages = True  # False within no_sync
         self._due = 0  # forward passes whose backward is to come
         self._is_new = True  # whether an average has ended since the last forward pass
+        self.began = False  # whether a forward pass has
         self._shared: Set[int] = set()  # where gradients begin that several parameters had at the beginning of a pass
         self.divisor: Optional[float] = None  # of the sum of gradients, in place of the number of processes
         self.hook: Optional[Tuple[Any, Callable[..., Any]]] = None
@@ -65,7 +66,11 @@ class Reducer:
     def expect(self) -> None:
         """Of a forward pass, whose backward averages. One that no forward pass has announced gives each process its own gradients, as in torch."""
         self._due = 1 if self._is_new else self._due + 1
-        self._is_new = False
+        self._is_new, self.began = False, True
+
+    def set_static(self) -> None:
+        """Every pass reaches the same parameters: they are sought in the first one."""
+        self.finds_unused = self._rebuilds = True
 
     def prepare_for_backward(self, outputs: Any) -> None:
         """The next backward pass averages, though no forward pass has announced it: that of ``outputs``, whose unused parameters are sought

@@ -63,6 +63,8 @@ class DistributedDataParallel(Module, Joinable):
             all gradients travel in the order in which they come.
         skip_all_reduce_unused_params, batched_grad_copy, dim, check_reduction: taken, of no effect.
 
+    A copy (``copy.deepcopy``), or one that is loaded (``save`` with the whole module), belongs to the group of all processes, and all make it.
+
     RuntimeError for a module without trained parameters, for processes whose modules differ (with the first parameter that does), and in
     the next forward pass when a backward pass has not reached every parameter."""
 
@@ -74,6 +76,8 @@ class DistributedDataParallel(Module, Joinable):
                  bucket_cap_mb_list: Optional[List[float]] = None, batched_grad_copy: bool = False,
                  forward_sync_buffers: Optional[bool] = None) -> None:
         super().__init__()
+        self._made_with = {"find_unused_parameters": find_unused_parameters, "gradient_as_bucket_view": gradient_as_bucket_view,
+                           "bucket_cap_mb": bucket_cap_mb, "bucket_cap_mb_list": bucket_cap_mb_list, "forward_sync_buffers": forward_sync_buffers}
         if (delay_all_reduce_named_params is None) != (param_to_hook_all_reduce is None):
             raise ValueError("DistributedDataParallel: `delay_all_reduce_named_params` and `param_to_hook_all_reduce` must be given both or neither")
         if mixed_precision is not None:
@@ -154,6 +158,16 @@ class DistributedDataParallel(Module, Joinable):
             self.reducer.find_unused(outputs)
             self._known_unused = set(self.reducer.unused)
         self.reducer.unused = set(self._known_unused)
+
+    def _set_static_graph(self) -> None:
+        """The same as ``static_graph=True``. RuntimeError after the first forward pass."""
+        if self.reducer.began:
+            raise RuntimeError("_set_static_graph: a forward pass has been made already; call it before the first, or pass static_graph=True")
+        self.static_graph = True
+        self.reducer.set_static()
+
+    def __reduce__(self) -> tuple:
+        return _made_again, (self.module, self.device_ids, self.output_device, self.static_graph, self.training, self._made_with)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -263,6 +277,14 @@ class DistributedDataParallel(Module, Joinable):
         with no_grad():
             given = [*self._parameters_given, *(self._buffers_given if self.forward_sync_buffers else [])]
             self._give(given, self._highest(is_last))
+
+
+def _made_again(module: Module, device_ids: Any, output_device: Any, static_graph: bool, training: bool,
+                options: Dict[str, Any]) -> DistributedDataParallel:
+    """A copy, or what was saved: of the group of all processes, which all make it."""
+    model = DistributedDataParallel(module, device_ids, output_device, static_graph=static_graph, **options)
+    model.training = training
+    return model
 
 
 def _limits(most: Optional[float], each: Optional[List[float]]) -> Tuple[int, ...]:
