@@ -434,8 +434,8 @@ def _connected(backends: Backends, init_method: Optional[str], store: Any, rank:
 
 
 def destroy_process_group(group: Optional[ProcessGroup] = None) -> None:
-    """Ends a group, and without one all of them; nothing where this process is no member. ValueError for what is no group, or no longer. DistBackendError where an operation has failed, after
-    which the group is gone, or still runs."""
+    """Ends a group, and without one all of them; nothing where this process is no member. ValueError for what is no group, or no longer.
+    DistBackendError where an operation has failed, after which the group is gone, or still runs."""
     if group is None or group is names.WORLD:
         members = list(_groups)
     elif group in _groups:
