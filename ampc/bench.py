@@ -233,7 +233,7 @@ MODELS: Dict[str, Tuple[Callable[[int], tuple], int]] = {"mlp": (_mlp, 64), "cnn
 def built_in(name: str, batch: Optional[int] = None) -> tuple:
     """(model, batch, loss_fn, optimizer) on the GPU where there is one. ValueError for an unknown name."""
     if name not in MODELS:
-        raise ValueError(f"bench: there is no model {name!r}; expected {', '.join(MODELS)}, or a file that ends in .py")
+        raise ValueError(f"there is no model {name!r}; expected {', '.join(MODELS)}, or a file that ends in .py")
     maker, usual = MODELS[name]
     model, data, loss_fn = maker(batch or usual)
     where = "cuda" if cuda.is_available() else "cpu"

@@ -255,6 +255,7 @@ WRONG = {
     "a fraction into integers": (lambda lib: lib.tensor([1, 2]).add_(0.5), "target is int64 and cannot hold a result of float32"),
     "a list of modules": (lambda lib: lib.nn.Sequential([lib.nn.Linear(1, 1)]), r"write Sequential\(\*modules\)"),
     "an optimizer of a result": (lambda lib: lib.optim.SGD([lib.ones(3, requires_grad=True) * 2], lr=0.1), r"detach\(\)\.requires_grad_\(\)"),
+    "an image smaller than the window": (lambda lib: lib.nn.Conv2d(1, 4, 3)(lib.ones(1, 1, 5, 2)), "larger than the 2 values of dimension -1"),
     "a file that is not there": (lambda lib: lib.load("missing.pt"), "No such file or directory in the folder .*missing.pt"),
 }
 

@@ -173,7 +173,7 @@ def test_the_command(tmp_path):
     kept = json.loads((tmp_path / "out.json").read_text())
     assert [k["name"] for k in kept] == ["model.py", "mlp"] and kept[0]["samples"] == 8 and kept[0]["multiplications"] == 2 * 8 * 16 * 4
     path.write_text("import torch\nprint('it runs')\n")
-    for args, text in ((["resnet"], "there is no model 'resnet'; expected mlp, cnn, gpt, lstm"), (["model.py"], "model.py has no function make_model(); a file to measure has make_model() and make_batch(), and a whole script runs under `ampc advise model.py`"),
+    for args, text in ((["resnet"], "ampc bench: there is no model 'resnet'; expected mlp, cnn, gpt, lstm"), (["model.py"], "model.py has no function make_model(); a file to measure has make_model() and make_batch(), and a whole script runs under `ampc advise model.py`"),
                        (["absent.py"], "absent.py"), (["mlp", "--steps", "1"], "2 or more"), (["mlp", "--batch", "0"], "--batch must be 1 or more")):
         done = command(*args)
         assert done.returncode == 1 and text in done.stderr and "Traceback" not in done.stderr and "it runs" not in done.stdout

@@ -295,7 +295,7 @@ def test_the_command(tmp_path):
     assert command(str(tmp_path / "none")).stdout == "no findings in 0 files\n"
     assert command("--format", "json", str(good)).stdout == "[]\n" and command("--format", "github", str(good)).stdout == ""
     done = command(str(good), str(broken), str(tmp_path / "absent.py"))
-    assert done.returncode == 2 and "broken.py" in done.stderr and "absent.py" in done.stderr and done.stdout == ""
+    assert done.returncode == 2 and "broken.py" in done.stderr and "absent.py: No such file or directory\n" in done.stderr and done.stdout == ""
     (entry,) = json.loads(command("--format", "json", str(bad)).stdout)
     assert entry["rule"] == "log-of-softmax" and entry["line"] == 2 and entry["file"] == str(bad) and entry["message"] and entry["fix"]
     assert command("--format", "github", str(bad)).stdout.startswith(f"::warning file={bad},line=2,title=ampc log-of-softmax::")

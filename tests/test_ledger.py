@@ -119,6 +119,23 @@ def test_causes():
     assert cause == "divergence" and "a loss that grew from" in text
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("cleared", [False, True])
+def test_what_a_skipped_step_leaves_in_the_gradients_is_the_cause_of_later_skips(cleared):
+    net, opt, scaler = setup()
+    for i in range(4):
+        if cleared:
+            opt.zero_grad(set_to_none=False)
+        scaler.scale(net(ampc.ones(3, 4)).square().mean()).backward()
+        if i == 1:
+            put("head.weight", (1, 3), math.nan)(net)
+        scaler.step(opt)
+        scaler.update()
+    causes = [scaler.ledger.cause(step) for step in scaler.ledger]
+    assert [cause for cause, _ in causes] == ["none", "scale"] + (["none", "none"] if cleared else ["leftover", "leftover"])
+    assert cleared or "zero_grad" in causes[-1][1] and "leftover: the inf and nan" in str(scaler.report())
+
+
 @pytest.mark.parametrize("updates", [0, 1, 3, 8])
 def test_a_loss_that_is_nan_after_few_updates_may_come_of_the_learning_rate(updates):
     net, opt, scaler = setup()

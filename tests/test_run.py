@@ -194,8 +194,9 @@ def test_scripts_end_as_they_want(tmp_path):
     assert got.returncode == 1 and got.stderr.endswith("ValueError: own\n") and "ampc/run" not in got.stderr
     got = run(tmp_path, "def f(:\n")
     assert got.returncode == 1 and "SyntaxError" in got.stderr
-    got = subprocess.run([sys.executable, "-m", "ampc", "run", str(tmp_path / "none.py")], capture_output=True, text=True)
-    assert got.returncode == 2 and "none.py: No such file" in got.stderr
+    for options in ([], ["--api"]):
+        got = subprocess.run([sys.executable, "-m", "ampc", "run", *options, str(tmp_path / "none.py")], capture_output=True, text=True)
+        assert got.returncode == 2 and got.stderr == f"ampc run: {tmp_path / 'none.py'}: No such file or directory\n"
 
 
 def test_on_the_cpu(tmp_path):

@@ -82,7 +82,7 @@ class HostScale(_C.ScalerState):
                 streak.at_one, self.scale = True, streak.before
                 warn(f"GradScaler: the gradient of parameter {culprit()} is nan at a scale of 1, too. So scaling is not the cause, "
                      f"and the scale returns to {streak.before:g}. Look for a division by 0, the logarithm or square root of 0, or "
-                     "0 times infinity in the model or its data")
+                     "0 times infinity in the model or its data, and whether zero_grad() clears the gradients of each iteration")
             if streak.at_one:
                 return
         self.update(found)

@@ -61,7 +61,7 @@ def _check(args: argparse.Namespace) -> int:
             read += 1
         except (OSError, SyntaxError, ValueError) as error:
             unread += 1
-            print(f"ampc check: {path}: {error}", file=sys.stderr)
+            print(f"ampc check: {path}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
     if args.format == "json":
         print(json.dumps([f._asdict() for f in found], indent=2))
     for f in found if args.format != "json" else []:

@@ -14,6 +14,7 @@ from .._events import Listener, StepReport, listen
 from .._messages.model_names import Names
 from ..amp._ledger import AMAX, FIRST, INFS, NANS, SMALL, SQUARES, GradStats, join, total
 from ._growth import growth
+from .guard import MIXED_LEFTOVER
 
 STEPS = 1000  # that are remembered
 TABLES = 100  # of a GPU's steps that were not asked about, up to twice as many; of those before, sums are kept, there
@@ -40,6 +41,7 @@ class Step:
     _late: Any = None  # sums of a step on a GPU, which nobody has waited for
     _sums: Optional[Tuple[float, ...]] = None
     _skipped: Optional[bool] = None
+    _leftover = False  # whether the gradients were added to those of an earlier iteration
 
     def __init__(self, number: int, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor],
                  seen: List[GradStats]) -> None:
@@ -227,8 +229,8 @@ class Ledger:
                 for values, position in zip(stat.table.tolist(), stat.positions)]
 
     def cause(self, step: Step) -> Tuple[str, str]:
-        """Why a step was skipped: 'scale', 'model', 'divergence' or 'none', and a sentence. It judges by the loss, by infinities and
-        nans, and by the steps before."""
+        """Why a step was skipped: 'scale', 'model', 'divergence', 'leftover' or 'none', and a sentence. It judges by the loss, by
+        infinities and nans, and by the steps before."""
         if not step.skipped:
             return "none", "the step was applied"
         before = [s for s in self._steps if s.number < step.number][-50:]
@@ -238,6 +240,9 @@ class Ledger:
                 return "divergence", f"the loss is {step.loss} after {grown}: lower the learning rate, or clip the gradients"
             return "model", f"the loss itself is {step.loss}, so no scale helps: an operator of the forward pass overflowed, or the batch "\
                 f"contains inf or nan{_soon(before)}"
+        if step._leftover and _was_skipped(step, before):
+            return "leftover", "the inf and nan of a step that was skipped before are still in the gradients, and no later step is applied: call "\
+                "optimizer.zero_grad() before the first backward() of an iteration"
         if step.scale <= 1:
             return "model", f"gradients are not finite even at a scale of {step.scale:g}, so scaling is not the cause: they are too large for "\
                 "float16, or the backward pass divided by 0"
@@ -245,6 +250,12 @@ class Ledger:
             return "divergence", f"gradients overflow after {grown}: lower the learning rate, or clip the gradients"
         text = f"the scale of {step.scale:g} was too high for these gradients; the scaler lowers it, and only this step is lost"
         return "scale", text if step.infs else f"{text} (the backward pass turned the infinities into nan)"
+
+
+def _was_skipped(step: Step, before: List[Step]) -> bool:
+    """Whether the same optimizer's step before this one was skipped."""
+    same = [s for s in before if s._optimizer == step._optimizer]
+    return bool(same) and same[-1].skipped
 
 
 def _soon(before: List[Step]) -> str:
@@ -265,12 +276,22 @@ def _growth(before: List[Step]) -> str:
 class _Keeper(Listener):
     """Keeps a ledger for each scaler."""
 
+    def __init__(self) -> None:
+        self._leftover: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers whose gradients were added to those of an earlier iteration
+
     def scaler_made(self, scaler: Any) -> None:
         scaler.ledger = Ledger()
+
+    def unscaling(self, number: int, iteration: int, scale: float, optimizer: Any) -> None:
+        if _C._provenance_flags(optimizer.param_groups) >> 8 & MIXED_LEFTOVER:  # which unscaling forgets
+            self._leftover.add(optimizer)
 
     def step_decided(self, scaler: Any, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None],
                      found_inf: Dict[Any, Tensor], stats: List[GradStats]) -> None:
         scaler.last_step = scaler.ledger.add(optimizer, scale, loss, list(found_inf.values()), stats)
+        if optimizer in self._leftover:
+            scaler.last_step._leftover = True
+            self._leftover.remove(optimizer)
 
 
 listen(_Keeper())

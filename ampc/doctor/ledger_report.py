@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from .ledger import Gradient, Step
 
 ROWS = 12  # of a table
-COLOURS = {"scale": "#d98c00", "model": "#c0232c", "divergence": "#7b3fb5"}
-MEANING = {"scale": "the scale was too high, which does no harm", "model": "the model overflows its dtype", "divergence": "training diverges"}
+COLOURS = {"scale": "#d98c00", "model": "#c0232c", "divergence": "#7b3fb5", "leftover": "#2a6fb0"}
+MEANING = {"scale": "the scale was too high, which does no harm", "model": "the model overflows its dtype", "divergence": "training diverges",
+           "leftover": "gradients of a skipped step were not cleared"}
 
 
 class LedgerReport:

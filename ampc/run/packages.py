@@ -291,7 +291,7 @@ def report(files: List[str]) -> int:
             with open(file, encoding="utf-8") as f:
                 reader = read(f.read(), file)
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
-            print(f"{file}: {error}", file=sys.stderr)
+            print(f"ampc run: {file}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
             status = 2
             continue
         for missing in sorted(reader.found, key=lambda m: m.line):

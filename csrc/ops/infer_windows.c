@@ -46,7 +46,7 @@ int ac_windows_of(ac_windows *w, const ac_window_lists *l, const int64_t *in, in
             return ac_fail(AC_RUNTIME,
                            "%s: a window of %" PRId64 " (dilation %" PRId64 ") is larger than the %" PRId64
                            " values of dimension %" PRId64 " with padding %" PRId64 " on both sides",
-                           l->what, w->kernel[d], w->dilation[d], w->in[d], d - (3 - nd), w->padding[d]);
+                           l->what, w->kernel[d], w->dilation[d], w->in[d], d - 3, w->padding[d]);
         w->out[d] = (reach + (l->ceil_mode ? w->stride[d] - 1 : 0)) / w->stride[d] + 1;
         if (l->ceil_mode && (w->out[d] - 1) * w->stride[d] >= w->in[d] + w->padding[d]) w->out[d]--;
     }
