@@ -131,3 +131,23 @@ def test_functional_derivatives_with_create_graph_are_recorded_under_no_grad(wha
     assert found.requires_grad
     want = {"jacobian": [12, 18], "vjp": [12, 18], "jvp": [12, 18]}.get(what, [6, 6])
     assert grad(found.sum(), x)[0].tolist() == want
+
+
+def test_a_tensor_added_to_a_product_with_beta_0_has_a_gradient_of_zeros():
+    shapes = {"addmm": [(2, 2), (2, 3), (3, 2)], "baddbmm": [(4, 2, 2), (4, 2, 3), (4, 3, 2)], "addbmm": [(2, 2), (4, 2, 3), (4, 3, 2)],
+              "addmv": [(2,), (2, 3), (3,)], "addr": [(2, 3), (2,), (3,)]}
+    for name, given in shapes.items():
+        x, a, b = (ampc.full(shape, value, requires_grad=True) for shape, value in zip(given, (float("nan"), 1.0, 1.0)))
+        y = getattr(ampc, name)(x, a, b, beta=0)
+        y.sum().backward()
+        assert not y.isnan().any() and x.grad.tolist() == ampc.zeros(given[0]).tolist(), name
+        assert a.grad.min() > 0 and b.grad.min() > 0, name
+        assert getattr(ampc, name)(x, a.detach(), b.detach(), beta=0).requires_grad, name
+
+
+def test_the_slope_of_relu_has_a_slope_of_zeros():
+    x = leaf(1.0, -2.0, 0.0)
+    slope, = grad(ampc.relu(x).sum(), x, create_graph=True)
+    assert slope.tolist() == [1, 0, 0] and slope.requires_grad
+    second, = grad(slope, x, ampc.full((3,), float("inf")))
+    assert second.tolist() == [0, 0, 0]

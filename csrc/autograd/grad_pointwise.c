@@ -75,7 +75,7 @@ FORMULA(sigmoid) {
 
 FORMULA(relu) {
     T y = RESULT(0);
-    if (c->graph) GIVE(0, WHERE(BIN(le, y, NUM(0)), NUM(0), G));
+    if (c->graph) GIVE(0, WHERE(BIN(le, y, NUM(0)), ac_c_zeros_of(s, y), G));
     else GIVE(0, BIN(relu_backward, G, y));
     DONE;
 }
