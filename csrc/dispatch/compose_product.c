@@ -36,8 +36,8 @@ COMPOSE(dot) {
     return ac_c_cast(s, ac_c_call(s, AC_OP_sum, &all, 1, MUL(x, y)), in[0]->dtype);
 }
 
-/* beta x + alpha product; no value of x is looked at where beta is 0, nor of the product where alpha is, as in torch. Their
- * gradients are zeros then. */
+/* beta x + alpha product; no value of x is looked at where beta is 0, nor of the product where alpha is, as in torch.
+ * Their gradients are zeros then. */
 static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
     if (!product) return NULL;
     double alpha = ac_c_factor(a->alpha, product->dtype), beta = ac_c_factor(a->beta, product->dtype);
