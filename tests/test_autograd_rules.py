@@ -145,9 +145,16 @@ def test_a_tensor_added_to_a_product_with_beta_0_has_a_gradient_of_zeros():
         assert getattr(ampc, name)(x, a.detach(), b.detach(), beta=0).requires_grad, name
 
 
-def test_the_slope_of_relu_has_a_slope_of_zeros():
-    x = leaf(1.0, -2.0, 0.0)
-    slope, = grad(ampc.relu(x).sum(), x, create_graph=True)
-    assert slope.tolist() == [1, 0, 0] and slope.requires_grad
-    second, = grad(slope, x, ampc.full((3,), float("inf")))
-    assert second.tolist() == [0, 0, 0]
+@pytest.mark.parametrize("function", ["relu", "relu6", "hardtanh", "hardshrink", "softshrink"])
+def test_slopes_that_are_flat_by_parts_have_slopes_of_zeros(function):
+    x = leaf(0.75, -2.0, 0.0, 7.0)
+    slope, = grad(getattr(ampc.nn.functional, function)(x).sum(), x, create_graph=True)
+    assert slope[0] == 1 and slope.requires_grad
+    second, = grad(slope, x, ampc.full((4,), float("inf")))
+    assert second.tolist() == [0, 0, 0, 0]
+
+
+def test_the_slope_of_threshold_has_a_slope_of_zeros():
+    x = leaf(1.0, -2.0)
+    slope, = grad(ampc.nn.functional.threshold(x, 0.5, 9.0).sum(), x, create_graph=True)
+    assert slope.tolist() == [1, 0] and grad(slope.sum(), x)[0].tolist() == [0, 0]
