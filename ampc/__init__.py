@@ -87,6 +87,7 @@ from .amp import (
 )
 from .amp.autocast_mode import *
 from ._process.settings import *
+from ._messages.once import is_warn_always_enabled as is_warn_always_enabled, set_warn_always as set_warn_always
 from .doctor import digits as _digits, guard as _guard, ledger as _ledger, ranks as _ranks  # diagnosis listens to what is above
 from .autograd import (
     enable_grad as enable_grad,

@@ -131,3 +131,30 @@ def test_functional_derivatives_with_create_graph_are_recorded_under_no_grad(wha
     assert found.requires_grad
     want = {"jacobian": [12, 18], "vjp": [12, 18], "jvp": [12, 18]}.get(what, [6, 6])
     assert grad(found.sum(), x)[0].tolist() == want
+
+
+def test_a_tensor_added_to_a_product_with_beta_0_has_a_gradient_of_zeros():
+    shapes = {"addmm": [(2, 2), (2, 3), (3, 2)], "baddbmm": [(4, 2, 2), (4, 2, 3), (4, 3, 2)], "addbmm": [(2, 2), (4, 2, 3), (4, 3, 2)],
+              "addmv": [(2,), (2, 3), (3,)], "addr": [(2, 3), (2,), (3,)]}
+    for name, given in shapes.items():
+        x, a, b = (ampc.full(shape, value, requires_grad=True) for shape, value in zip(given, (float("nan"), 1.0, 1.0)))
+        y = getattr(ampc, name)(x, a, b, beta=0)
+        y.sum().backward()
+        assert not y.isnan().any() and x.grad.tolist() == ampc.zeros(given[0]).tolist(), name
+        assert a.grad.min() > 0 and b.grad.min() > 0, name
+        assert getattr(ampc, name)(x, a.detach(), b.detach(), beta=0).requires_grad, name
+
+
+@pytest.mark.parametrize("function", ["relu", "relu6", "hardtanh", "hardshrink", "softshrink"])
+def test_slopes_that_are_flat_by_parts_have_slopes_of_zeros(function):
+    x = leaf(0.75, -2.0, 0.0, 7.0)
+    slope, = grad(getattr(ampc.nn.functional, function)(x).sum(), x, create_graph=True)
+    assert slope[0] == 1 and slope.requires_grad
+    second, = grad(slope, x, ampc.full((4,), float("inf")))
+    assert second.tolist() == [0, 0, 0, 0]
+
+
+def test_the_slope_of_threshold_has_a_slope_of_zeros():
+    x = leaf(1.0, -2.0)
+    slope, = grad(ampc.nn.functional.threshold(x, 0.5, 9.0).sum(), x, create_graph=True)
+    assert slope.tolist() == [1, 0] and grad(slope.sum(), x)[0].tolist() == [0, 0]

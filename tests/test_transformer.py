@@ -191,3 +191,30 @@ def test_a_batch_or_a_sequence_of_none(torch, shape, batch_first):
         (out.sum() + y.sum() + plain.sum()).backward()
         seen.append([tuple(t.shape) for t in (out, y, w, plain, x.grad)])
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("corner", ["causal_upper_left", "causal_lower_right"])
+@pytest.mark.parametrize("keys", [3, 5])
+def test_attention_under_a_causal_bias(torch, corner, keys):
+    import torch.nn.attention.bias as theirs
+
+    import ampc.nn.attention.bias as ours
+    q, k, v = (R.standard_normal((2, 1, n, 4)).astype("f") for n in (3, keys, keys))
+    found, right = (t.nn.functional.scaled_dot_product_attention(*map(t.tensor, (q, k, v)), attn_mask=getattr(bias, corner)(3, keys))
+                    for t, bias in ((ampc, ours), (torch, theirs)))
+    np.testing.assert_allclose(found.cpu().numpy(), right.numpy(), rtol=1e-5, atol=1e-6)
+    assert repr(getattr(ours, corner)(3, keys)).replace(" ", "") == repr(getattr(theirs, corner)(3, keys)).replace(" ", "")
+
+
+def test_what_a_causal_bias_refuses():
+    from ampc.nn.attention.bias import CausalBias, CausalVariant, causal_lower_right, causal_upper_left
+    q = ampc.ones(1, 1, 3, 4)
+    with pytest.raises(ValueError, match="not both"):
+        nn.functional.scaled_dot_product_attention(q, q, q, causal_upper_left(3, 3), is_causal=True)
+    with pytest.raises(AssertionError, match="two sizes"):
+        causal_upper_left(3)
+    with pytest.raises(AssertionError, match="CausalVariant"):
+        CausalBias(1, 3, 3)
+    with pytest.warns(UserWarning, match="the first 2 queries see no key"):
+        assert causal_lower_right(3, 1).variant == CausalVariant.LOWER_RIGHT
+    assert type(causal_upper_left(2, 2) | False) is ampc.Tensor

@@ -41,6 +41,7 @@ except KeyError:
     ("nn/init.py", "kaiming_uniform_: a tensor", "nn.init.kaiming_uniform_(ampc.empty(0, 2)) #!"),
     ("nn/init.py", "kaiming_normal_: a tensor", "nn.init.kaiming_normal_(ampc.empty(0, 2)) #!"),
     ("nn/init.py", "is the older name of nn.init.uniform_", "nn.init.uniform(x) #!"),
+    ("nn/attention/bias.py", "the first 2 queries see no key", "from ampc.nn.attention import bias\nbias.causal_lower_right(3, 1) #!"),
     ("nn/modules/activation.py", "is an old name of `min_val`", "nn.Hardtanh(min_value=0.0) #!"),
     ("_messages/once.py", "as it is: ampc", "ampc._messages.once._said.clear()\nmodel = ampc.compile(net) #!\nmodel = ampc.compile(net)"),
     ("_messages/once.py", "as it is: ampc", "ampc._messages.once._said.clear()\nmodel = ampc.jit.script(net) #!\nmodel = ampc.jit.trace(net, x)"),
@@ -240,3 +241,19 @@ def test_what_is_wrong_at_the_import_is_told_with_its_line(tmp_path):
     script.write_text("import os\nimport ampc\n")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(HOME.parent), "OMP_NUM_THREADS": "abc"})
     assert f"{script}:2: RuntimeWarning: OMP_NUM_THREADS" in done.stderr
+
+
+def test_warnings_given_once_are_given_each_time_when_a_script_asks():
+    assert not ampc.is_warn_always_enabled()
+    ampc.compile(ampc.nn.Linear(1, 1))
+    try:
+        for always in (True, False):
+            ampc.set_warn_always(always)
+            with warnings.catch_warnings(record=True) as given:
+                warnings.simplefilter("always")
+                ampc.compile(ampc.nn.Linear(1, 1))
+            assert len(given) == always == ampc.is_warn_always_enabled()
+        with pytest.raises(RuntimeError, match="expected a bool, got int"):
+            ampc.set_warn_always(1)
+    finally:
+        ampc.set_warn_always(False)

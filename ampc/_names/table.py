@@ -431,11 +431,6 @@ works: flex_attention create_block_mask create_mask BlockMask and_masks or_masks
 value: _DEFAULT_SPARSE_BLOCK_SIZE=128
 any: FlexKernelOptions
 
-[torch.nn.attention.bias]
-pass is_causal=True or attn_mask to scaled_dot_product_attention
-class: CausalBias CausalVariant
-refused: causal_lower_right causal_upper_left
-
 [torch.nn.quantized torch.nn.qat torch.nn.intrinsic torch.nn.quantizable .dynamic .functional torch.nn.intrinsic.qat torch.ao torch.ao.nn
     torch.ao.nn.quantized torch.ao.nn.quantized.dynamic torch.ao.nn.intrinsic torch.ao.nn.qat torch.ao.ns torch.ao.pruning]
 quantised types are not in ampc; float16 and bfloat16 are its small types

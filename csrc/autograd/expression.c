@@ -70,6 +70,8 @@ double ac_c_factor(ac_scalar value, ac_dtype dtype) {
     return dtype == AC_bool ? x != 0 : ac_is_floating(dtype) ? x : trunc(x);
 }
 
+T ac_c_zeros_of(ac_scratch *s, T x) { return WHERE(BIN(ne, NUM(0), NUM(0)), x, NUM(0)); }
+
 T ac_c_reshape(ac_scratch *s, T x, const ac_dims *shape) {
     ac_attrs_size a = {*shape};
     return ac_c_call(s, AC_OP_reshape, &a, 1, x);

@@ -44,6 +44,7 @@ T ac_c_number(ac_scratch *s, double x); /* a Python-like number: an int if it is
 T ac_c_real(ac_scratch *s, double x);   /* a Python-like float, which makes integers floating point */
 /* A factor in the dtype of what it multiplies: integers take its whole part, and bool whether it is 0, as in torch. */
 double ac_c_factor(ac_scalar value, ac_dtype dtype);
+T ac_c_zeros_of(ac_scratch *s, T x); /* zeros whose gradient by x is zeros, and not absent */
 T ac_c_refuse(ac_scratch *s, int failed);
 #define ABSENT ((T)-1)
 static inline bool ac_c_has(T x) { return x && x != ABSENT; }

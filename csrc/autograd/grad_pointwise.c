@@ -73,9 +73,15 @@ FORMULA(sigmoid) {
     DONE;
 }
 
+/* The slope where a function is flat. Recorded, it depends on x, with a slope of zeros, as in torch. */
+static T flat(ac_formula *c, T x) {
+    ac_scratch *s = &c->scratch;
+    return c->graph ? ac_c_zeros_of(s, x) : NUM(0);
+}
+
 FORMULA(relu) {
     T y = RESULT(0);
-    if (c->graph) GIVE(0, WHERE(BIN(le, y, NUM(0)), NUM(0), G));
+    if (c->graph) GIVE(0, WHERE(BIN(le, y, NUM(0)), flat(c, y), G));
     else GIVE(0, BIN(relu_backward, G, y));
     DONE;
 }
@@ -196,7 +202,7 @@ FORMULA(hardswish) {
 FORMULA(hardtanh) {
     ATTR(bounds);
     T x = SAVED(0), outside = BIN(logical_or, BIN(le, x, NUM(a->low)), BIN(ge, x, NUM(a->high)));
-    GIVE(0, WHERE(outside, NUM(0), G)); /* nan is inside */
+    GIVE(0, WHERE(outside, flat(c, x), G)); /* nan is inside */
     DONE;
 }
 FORMULA(elu) {
@@ -214,12 +220,12 @@ FORMULA(leaky_relu) {
 }
 FORMULA(hardshrink) { /* softshrink's too */
     ATTR(lambd);
-    GIVE(0, WHERE(BIN(le, UN(abs, SAVED(0)), NUM(a->lambd)), NUM(0), G));
+    GIVE(0, WHERE(BIN(le, UN(abs, SAVED(0)), NUM(a->lambd)), flat(c, SAVED(0)), G));
     DONE;
 }
 FORMULA(threshold) {
     ATTR(threshold);
-    GIVE(0, WHERE(BIN(le, SAVED(0), NUM(a->threshold)), NUM(0), G));
+    GIVE(0, WHERE(BIN(le, SAVED(0), NUM(a->threshold)), flat(c, SAVED(0)), G));
     DONE;
 }
 FORMULA(nan_to_num) {

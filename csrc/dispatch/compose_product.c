@@ -4,6 +4,7 @@
 
 #include "autograd/node.h"
 #include "backend/backend.h"
+#include "dispatch/compose_read.h"
 
 #include <math.h>
 
@@ -35,7 +36,8 @@ COMPOSE(dot) {
     return ac_c_cast(s, ac_c_call(s, AC_OP_sum, &all, 1, MUL(x, y)), in[0]->dtype);
 }
 
-/* beta x + alpha product; x is not looked at where beta is 0, nor the product where alpha is, as in torch */
+/* beta x + alpha product; no value of x is looked at where beta is 0, nor of the product where alpha is, as in torch.
+ * Their gradients are zeros then. */
 static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
     if (!product) return NULL;
     double alpha = ac_c_factor(a->alpha, product->dtype), beta = ac_c_factor(a->beta, product->dtype);
@@ -46,10 +48,11 @@ static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
         REFUSE(AC_RUNTIME, "a tensor of shape %s cannot be added to a product of shape %s", ac_shape_text(x, got),
                ac_shape_text(product, want));
     }
-    if (alpha == 0) product = ac_c_cast(s, WHERE(BIN(ne, NUM(0), NUM(0)), product, NUM(0)), product->dtype);
+    if (alpha == 0) product = ac_c_cast(s, ac_c_zeros_of(s, product), product->dtype);
     else if (alpha != 1) product = TIMES(product, alpha);
-    if (!product || beta == 0) return product;
+    if (!product || (beta == 0 && !ac_c_records(x))) return product;
     x = ac_autocast.active ? ac_c_cast(s, x, product->dtype) : product->dtype == AC_float32 ? ac_c_wide(s, x) : x;
+    if (beta == 0) return WHERE(BIN(ne, NUM(0), NUM(0)), x, product);
     return ADD(product, beta != 1 ? TIMES(x, beta) : x);
 }
 
