@@ -242,6 +242,21 @@ def a_message_of_another_dtype_is_named(rank, size):
 
 
 @ranks(4)
+def groups_that_only_members_make(rank, size):
+    if rank < 2:
+        dist.new_group([0, 1], use_local_synchronization=True)
+    mine, others = dist.new_group([1, 2]), dist.new_subgroups_by_enumeration([[0, 2], [1, 3]])
+    parts = dist.new_subgroups(1, others[0])[1] + dist.new_subgroups(2, others[0])[1]
+    later = dist.new_group([0, 3])  # of ranks that have made different numbers of groups
+    for group, members in ((mine, [1, 2]), (others[0], [rank % 2, rank % 2 + 2]), (parts[rank // 2], [rank]),
+                           (parts[2], [rank % 2, rank % 2 + 2]), (later, [0, 3])):
+        if group is not dist.group.NON_GROUP_MEMBER:
+            x = ampc.full((3,), float(rank))
+            dist.all_reduce(x, group=group)
+            assert x.tolist() == [sum(members)] * 3, (members, x)
+
+
+@ranks(4)
 def groups(rank, size):
     low, high = dist.new_group([1, 0]), dist.new_group([2, 3])
     mine, other = (low, high) if rank < 2 else (high, low)

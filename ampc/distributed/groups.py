@@ -28,7 +28,7 @@ _groups: Dict[Any, str] = {}  # the groups that this process is a member of, and
 _made: weakref.WeakSet[Any] = weakref.WeakSet()  # all groups of this process, also those that have no name
 PATIENCE = 30.0  # seconds after which a process that waits says for whom
 FORKED = "a forked process takes no part in its parent's groups; start processes with the 'spawn' method, or fork before init_process_group()"
-_last_number, _calls = [0], itertools.count(1)  # of a group that this process is in; of calls of new_group, which all processes make
+_last_number, _calls = [0], itertools.count(1)  # of a group that this process is in; of calls of new_group that all processes make
 
 
 def _forked() -> None:
@@ -571,14 +571,15 @@ def new_group(ranks: Optional[List[int]] = None, timeout: Optional[timedelta] = 
     if not members or len(set(members)) != len(members) or not all(0 <= r < world.size() for r in members):
         raise ValueError(f"new_group: `ranks` must be different ranks from 0 to {world.size() - 1}, got {ranks}")
     seconds = world.seconds if timeout is None else seconds_of("new_group", timeout)
-    if not use_local_synchronization:
+    if use_local_synchronization:
+        tag = zlib.crc32(repr(members).encode()) % 30000
+    else:
         same = f"new_group of ranks {members}"
         submit(world, False, same, lambda: agree(world, same), None, None, here=world.on_one_host)
         world.others += 1
-    call = next(_calls)  # once all have agreed: an error leaves the count the same in all
+        tag = 30000 + next(_calls) % 30000  # once all have agreed: an error leaves the count the same in all
     if world.rank() not in members:
         return names.NON_GROUP_MEMBER
-    tag = zlib.crc32(repr(members).encode()) % 30000 if use_local_synchronization else 30000 + call % 30000
     made = world._part(members, tag, members, seconds, group_desc or f"group of {len(members)}", backends)
     _groups[made] = backends.asked()
     return made
