@@ -11,7 +11,8 @@ from .groups import get_process_group_ranks, get_world_size, group_of, is_member
 def new_subgroups(group_size: Optional[int] = None, group: Any = None, timeout: Optional[timedelta] = None, backend: Optional[str] = None,
                   pg_options: Any = None, group_desc: Optional[str] = None) -> Tuple[Any, List[Any]]:
     """Divides the processes of a group, by default all, into groups of ``group_size``, in the order of ranks. Returns this process' group and the
-    list of all, in which others' are ``GroupMember.NON_GROUP_MEMBER``. All processes of the group must call it. Without ``group_size`` it is the number of GPUs.
+    list of all, in which others' are ``GroupMember.NON_GROUP_MEMBER``. All processes of the group must call it. Without ``group_size`` it is the
+    number of GPUs.
 
     ValueError for a size that is not positive, larger than the group, or does not divide its number of processes, and without GPUs for no size."""
     if group_size is None:
