@@ -158,3 +158,11 @@ def test_the_slope_of_threshold_has_a_slope_of_zeros():
     x = leaf(1.0, -2.0)
     slope, = grad(ampc.nn.functional.threshold(x, 0.5, 9.0).sum(), x, create_graph=True)
     assert slope.tolist() == [1, 0] and grad(slope.sum(), x)[0].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("p", [2, 2.5, 3, 4])
+def test_the_slope_of_a_norm_of_zeros_has_a_slope_of_zeros(p):
+    x = leaf(0.0, 0.0)
+    slope, = grad(x.norm(p), x, create_graph=True)
+    second, = grad(slope.sum(), x)
+    assert slope.tolist() == [0, 0] and second.tolist() == [0, 0]

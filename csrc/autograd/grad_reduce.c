@@ -134,7 +134,7 @@ FORMULA(norm) {
         T here = ac_c_cast(s, BIN(eq, UN(abs, x), r), x->dtype);
         if (here) GIVE(0, MUL(MUL(g, UN(sign, x)), DIV(here, ac_c_sum_over(s, here, &a->dim, true))));
     } else { /* g sign(x) (|x| / r)^(p - 1) */
-        T ratio = POW(WHERE(at_zero, NUM(0), DIV(UN(abs, x), r)), NUM(p - 1));
+        T ratio = POW(DIV(UN(abs, x), WHERE(at_zero, NUM(INFINITY), r)), NUM(p - 1));
         GIVE(0, MUL(MUL(g, UN(sign, x)), WHERE(BIN(eq, x, NUM(0)), NUM(0), ratio)));
     }
     DONE;
