@@ -66,6 +66,11 @@ def test_unknown_options_tell_the_subcommands_usage(args):
     assert done.returncode == 2 and done.stderr.startswith(f"usage: ampc {args[0]} ")
 
 
+@pytest.mark.parametrize("name", ["run", "advise"])
+def test_a_program_is_wanted_and_its_arguments_are_not(name):
+    assert "arguments are required: " in command(name).stderr and ", args" not in command(name).stderr
+
+
 @pytest.mark.parametrize("args, says", [(["demo", "--epochs", "0"], "1 or more"), (["demo", "--device", "tpu"], "'tpu' is not a device")], ids=" ".join)
 def test_demo_says_what_it_cannot_do(args, says):
     done = command(*args)

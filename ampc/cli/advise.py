@@ -23,7 +23,7 @@ def add_advise(commands: Any) -> None:
     parser.add_argument("--steps", type=int, default=20, help="backward passes in each precision (20)")
     parser.add_argument("--policy", metavar="FILE", help="write the operators to keep in float32, where there are some, for autocast(policy=...)")
     parser.add_argument("script")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments").required = False
     parser.set_defaults(run=_advise)
 
 

@@ -36,7 +36,7 @@ def add_run(commands: Any) -> None:
     parser.add_argument("-m", dest="module", action="store_true", help="run a module by its name, as python -m does")
     parser.add_argument("script", metavar="program", help="a script, a folder with a __main__.py, an installed program of Python, or after -m a "
                         "module; with --api several files")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments").required = False
     parser.set_defaults(run=_run)
 
 

@@ -45,7 +45,7 @@ def get_args_parser() -> argparse.ArgumentParser:
     parser.add_argument("-m", "--module", action="store_true", help="the script is the name of a module")
     parser.add_argument("--no-python", "--no_python", action="store_true", help="the script is a program, and no file of Python")
     parser.add_argument("training_script", metavar="script", help="what each process runs")
-    parser.add_argument("training_script_args", metavar="args", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument("training_script_args", metavar="args", nargs=argparse.REMAINDER, help="its arguments").required = False
     return parser
 
 
