@@ -134,7 +134,8 @@ def seeded(request):
     ampc.manual_seed(0)
     references.R.restart(request.node.name)
     yield
-    assert ampc.is_grad_enabled() and not ampc.is_autocast_enabled(), "a test left its mode behind"
+    modes = ampc.is_grad_enabled(), ampc.is_autocast_enabled(), ampc.get_deterministic_debug_mode()
+    assert modes == (True, False, 0), "a test left its mode behind"
 
 
 @pytest.fixture

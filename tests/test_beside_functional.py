@@ -284,7 +284,7 @@ def test_memory_of_buffers_and_files(tmp_path):
 
 
 def test_deterministic_debug_mode():
-    before = ampc.get_deterministic_debug_mode()
+    assert ampc.get_deterministic_debug_mode() == 0 and not ampc.are_deterministic_algorithms_enabled()
     try:
         for word, number in (("warn", 1), ("error", 2), ("default", 0), (2, 2)):
             ampc.set_deterministic_debug_mode(word)
@@ -292,7 +292,7 @@ def test_deterministic_debug_mode():
         with pytest.raises(RuntimeError):
             ampc.set_deterministic_debug_mode(5)
     finally:
-        ampc.set_deterministic_debug_mode(before)
+        ampc.set_deterministic_debug_mode(0)
 
 
 def test_names_that_other_modules_hold():

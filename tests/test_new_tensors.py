@@ -75,7 +75,6 @@ def deterministic(monkeypatch):
     from ampc.utils import deterministic
 
     monkeypatch.setitem(settings.asked, "deterministic", False)
-    monkeypatch.setitem(settings._deterministic, "mode", True)
     monkeypatch.setattr(deterministic, "fill_uninitialized_memory", True)
     ampc.use_deterministic_algorithms(True)
     return deterministic

@@ -15,7 +15,6 @@ __all__ = [
 ]
 
 _precision = "highest"
-_deterministic = {"mode": True, "warn_only": False}
 
 
 def get_float32_matmul_precision() -> str:
@@ -38,18 +37,17 @@ def set_float32_matmul_precision(precision: str) -> None:
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Every operator gives the same numbers every time, at any number of threads, so this changes one thing: with True, `empty` and its like
     hold values that are noticed (`utils.deterministic`)."""
-    asked["deterministic"] = bool(mode)
-    _deterministic.update(mode=bool(mode), warn_only=bool(warn_only))
+    asked.update(deterministic=bool(mode), warn_only=bool(warn_only))
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """What `use_deterministic_algorithms` was told last; True at first, for they all are."""
-    return _deterministic["mode"]
+    """What `use_deterministic_algorithms` was told last; False at first, as in torch, though they all are."""
+    return asked["deterministic"]
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """What `use_deterministic_algorithms` was told last."""
-    return _deterministic["warn_only"]
+    return asked["warn_only"]
 
 
 _DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
@@ -65,7 +63,7 @@ def set_deterministic_debug_mode(debug_mode: Union[int, str]) -> None:
 
 def get_deterministic_debug_mode() -> int:
     """0, 1 or 2: what `set_deterministic_debug_mode` and `use_deterministic_algorithms` were told last."""
-    return (1 if _deterministic["warn_only"] else 2) if _deterministic["mode"] else 0
+    return (1 if asked["warn_only"] else 2) if asked["deterministic"] else 0
 
 
 def set_default_tensor_type(t: Any) -> None:

@@ -215,8 +215,8 @@ class layout:
 strided = layout("strided")
 
 
-# whether `use_deterministic_algorithms` was told True, and whether memory that nobody sets is filled then
-asked = {"deterministic": False, "fill": True}
+# what `use_deterministic_algorithms` was told, and whether memory that nobody sets is filled then
+asked = {"deterministic": False, "warn_only": False, "fill": True}
 
 
 class memory_format:
