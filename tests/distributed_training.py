@@ -375,6 +375,27 @@ def a_wrapped_module_is_copied_and_saved_whole(rank, size):
         assert np.array_equal(trained(again, 4, rank, size), want)
 
 
+class Named(DDP):
+    """A class of a script."""
+
+
+@ranks.ranks(2)
+def a_copy_of_a_wrapped_module_keeps_what_it_was_given(rank, size):
+    net = nn.BatchNorm1d(6)
+    net.register_buffer("mine", ampc.full((rank + 1,), float(rank)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers is deprecated
+        model = Named(net, broadcast_buffers=False)
+    model.register_forward_hook(lambda *call: None)
+    model.note = "a note"
+    net.running_mean.fill_(rank)
+    again = copy.deepcopy(model)
+    assert type(again) is Named and again.note == "a note" and len(again._forward_hooks) == 1 and not again.forward_sync_buffers
+    assert again.module.mine.shape == (rank + 1,) and again.module.running_mean.tolist() == [rank] * 6
+    alone = [dist.new_group([each]) for each in range(size)][rank]
+    ranks.raised(RuntimeError, "copy or save model.module", copy.deepcopy, DDP(made(), process_group=alone))
+
+
 @ranks.ranks(2)
 def a_graph_is_said_to_be_static_before_the_first_pass(rank, size):
     model, given = DDP(made()), DDP(made(), static_graph=True)
