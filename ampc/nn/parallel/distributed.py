@@ -25,7 +25,8 @@ from ._reducer import Reducer
 
 __all__ = ["DistributedDataParallel", "GradBucket"]
 MEGABYTE = 1 << 20
-_CONNECTION = {"process_group", "_twin", "reducer", "_known_unused", "_parameters_given", "_buffers_given"}  # what _connect makes, and of whom
+_CONNECTION = {"_twin", "reducer", "_known_unused"}  # what _connect makes
+_NOT_COPIED = _CONNECTION | {"process_group", "_parameters_given", "_buffers_given"}
 
 
 class _JoinHook(JoinHook):
@@ -65,7 +66,7 @@ class DistributedDataParallel(Module, Joinable):
         skip_all_reduce_unused_params, batched_grad_copy, dim, check_reduction: taken, of no effect.
 
     A model of the group of all processes is copied (``copy.deepcopy``), and saved and loaded whole, with all but what ``register_comm_hook`` was
-    given. All processes make the copy, which keeps each one's own values.
+    given. It keeps each process' own values, and one process may make it alone: it meets the others when it first trains or gives buffers.
 
     RuntimeError for a module without trained parameters, for processes whose modules differ (with the first parameter that does), in the next
     forward pass when a backward pass has not reached every parameter, and for a copy of a model of another group."""
@@ -99,24 +100,25 @@ class DistributedDataParallel(Module, Joinable):
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self._has_same_buffers = self.forward_sync_buffers or forward_sync_buffers is not None
         self._divides_by_all = True
+        state = self._list_state()
         self._connect()
-        state = self._state_given()
         if init_sync:
             self._give([t for _, t in state])
         else:
             check_same("DistributedDataParallel", self._twin, "has the checksum", {name: _checksum(t) for name, t in state})
 
-    def _state_given(self) -> List[Tuple[str, Tensor]]:
-        """The parameters, and the buffers that are the same in all processes."""
-        named = (*self.module.named_parameters(), *(self.module.named_buffers() if self._has_same_buffers else ()))
+    def _list_state(self) -> List[Tuple[str, Tensor]]:
+        """Notes the parameters, and the buffers that are the same in all processes. Returns both with their names."""
         ignored = set(getattr(self.module, "_ddp_params_and_buffers_to_ignore", ()))
-        return [(name, t) for name, t in named if name not in ignored]
+        parameters = [(name, p) for name, p in self.module.named_parameters() if name not in ignored]
+        buffers = [(name, b) for name, b in self.module.named_buffers() if name not in ignored] if self._has_same_buffers else []
+        self._parameters_given, self._buffers_given = [p for _, p in parameters], [b for _, b in buffers]
+        return parameters + buffers
 
     def _connect(self) -> None:
         """Makes what sends gradients and buffers. All processes of the group call it."""
-        state = self._state_given()
-        names = {name for name, _ in self.module.named_parameters()}
-        trained = [(name, t) for name, t in state if name in names and t.requires_grad]
+        state = self._list_state()
+        trained = [(name, t) for name, t in state[:len(self._parameters_given)] if t.requires_grad]
         if not trained:
             raise RuntimeError("DistributedDataParallel: no parameter of the module requires gradients, so there is nothing to average; use the "
                                "module itself")
@@ -125,8 +127,6 @@ class DistributedDataParallel(Module, Joinable):
         kinds = {name: f"{t.dtype.name} {list(t.shape)}{' trained' if t.requires_grad else ''}" for name, t in state}
         check_same("DistributedDataParallel", self._twin, "is", kinds)
         self._twin.checks = False  # from here on all processes make the same calls
-        self._parameters_given = [t for name, t in state if name in names]
-        self._buffers_given = [t for name, t in state if name not in names]
         self.reducer = Reducer(f"DistributedDataParallel({type(self.module).__name__})", trained, self._twin, self._limits,
                                self.gradient_as_bucket_view, self.static_graph or not self.find_unused_parameters)
         self.reducer.finds_unused = self.find_unused_parameters or self.static_graph
@@ -180,12 +180,18 @@ class DistributedDataParallel(Module, Joinable):
         if self.process_group is not group_of("DistributedDataParallel"):
             raise RuntimeError("DistributedDataParallel: a model of the group of all processes is copied or saved whole, and this one is of "
                                f"{self.process_group}; copy or save model.module, and wrap it again")
-        return {name: value for name, value in self.__dict__.items() if name not in _CONNECTION}
+        return {name: value for name, value in self.__dict__.items() if name not in _NOT_COPIED}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         super().__setstate__(state)
         self.process_group = group_of("DistributedDataParallel")
-        self._connect()
+        self._list_state()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _CONNECTION and "process_group" in self.__dict__:
+            self._connect()  # of a copy, at its first use
+            return self.__dict__[name]
+        return super().__getattr__(name)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -224,6 +230,7 @@ class DistributedDataParallel(Module, Joinable):
     def join_hook(self, **kwargs: Any) -> JoinHook:
         """Its hook for ``Join``, which takes ``divide_by_initial_world_size``, see ``join``."""
         self._divides_by_all = bool(kwargs.get("divide_by_initial_world_size", True))
+        self.reducer.divisor = None  # a copy connects here, before ranks go different ways
         return _JoinHook(self)
 
     @property
