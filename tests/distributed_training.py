@@ -376,6 +376,30 @@ def a_wrapped_module_is_copied_and_saved_whole(rank, size):
 
 
 @ranks.ranks(2)
+def a_copy_of_a_wrapped_module_keeps_what_it_was_given(rank, size):
+    net, Named = nn.BatchNorm1d(6), type("Named", (DDP,), {})
+    net.register_buffer("mine", ampc.full((rank + 1,), float(rank)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers is deprecated
+        model = Named(net, broadcast_buffers=False)
+    model.register_forward_hook(lambda *call: None)
+    model.note = "a note"
+    net.running_mean.fill_(rank)
+    again = copy.deepcopy(model)
+    assert type(again) is Named and again.note == "a note" and len(again._forward_hooks) == 1 and not again.forward_sync_buffers
+    assert again.module.mine.shape == (rank + 1,) and again.module.running_mean.tolist() == [rank] * 6
+    late = copy.deepcopy(DDP(made()))
+    with late.join():  # it connects, though one rank has no batches
+        for step in range(rank):
+            late(batch(step)[0]).sum().backward()
+    if rank == 0:  # in one process alone, where nothing is trained
+        with ampc.no_grad():
+            assert copy.deepcopy(model).eval()(ampc.ones(2, 6)).shape == (2, 6)
+    alone = [dist.new_group([each]) for each in range(size)][rank]
+    ranks.raised(RuntimeError, "copy or save model.module", copy.deepcopy, DDP(made(), process_group=alone))
+
+
+@ranks.ranks(2)
 def a_graph_is_said_to_be_static_before_the_first_pass(rank, size):
     model, given = DDP(made()), DDP(made(), static_graph=True)
     model._set_static_graph()

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -117,6 +118,24 @@ def test_a_file_that_was_there_is_emptied_and_used_again(tmp_path):
         first.set("a", "1")
         del first, second
         assert path.read_bytes() == b""
+
+
+def test_a_file_keeps_its_values_when_a_write_ends_half_way(tmp_path):
+    path = tmp_path / "store"
+    store = dist.FileStore(str(path), 1)
+    store.set("a", "1")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100, hard))
+    try:
+        with pytest.raises(OSError):
+            store.set("big", "x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert store.get("a") == b"1" and store.list_keys() == ["a"]
+    for i in range(5):
+        store.set("big", "x" * 100 * i)
+        store.set("a", str(i))
+    assert store.get("a") == b"4" and store.get("big") == b"x" * 400 and path.stat().st_size < 2000
 
 
 OTHER = """

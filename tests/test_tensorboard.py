@@ -25,8 +25,10 @@ def test_tensorboard(tmp_path):
         writer.add_scalars("pair", {"a": 1.0, "b": 2.0}, 0)
         with pytest.raises(ValueError, match="not one number"):
             writer.add_scalar("loss", ampc.ones(2))
-        with pytest.raises(ValueError, match="not finite"):
+        with pytest.raises(ValueError, match="no value of 'weights' lies in the bins"):
             writer.add_histogram("weights", ampc.tensor([float("nan")]))
+        with pytest.raises(ValueError, match="'weights' has no values"):
+            writer.add_histogram("weights", ampc.ones(0))
     found = EventAccumulator(str(tmp_path)).Reload()
     assert [(e.step, e.value) for e in found.Scalars("loss")] == [(0, 0.0), (1, 1.5), (2, 3.0)]
     assert found.Histograms("weights")[0].histogram_value.num == 100
@@ -53,6 +55,23 @@ def test_tensorboard_numbers_in_float64_and_known_choices(tmp_path):
     assert [v.string_value for v in infos["rule"].domain_discrete.values] == ["adam", "sgd"] and not infos["lr"].HasField("domain_discrete")
 
 
+def test_a_writer_goes_on_in_a_new_file_after_close(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    writer = ampc.utils.tensorboard.SummaryWriter(tmp_path)
+    writer.file_writer.add_summary(ampc.utils.tensorboard.summary.scalar("loss", 1.0), 1)
+    writer.close()
+    writer.flush()
+    writer.close()
+    assert writer.file_writer is None
+    writer.add_scalar("loss", 2.0, 2)
+    writer.add_histogram("gradients", ampc.tensor([float("nan"), 1.0]), 2)
+    writer.close()
+    (runs,) = {p.parent for p in tmp_path.rglob("events*")}
+    found = [e for path in sorted(runs.iterdir()) for e in EventAccumulator(str(path)).Reload().Scalars("loss")]
+    assert sorted((e.step, e.value) for e in found) == [(1, 1.0), (2, 2.0)]
+
+
 def test_tensorboard_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
@@ -68,6 +87,7 @@ MESSAGES = {
     "scalar in float64": "s.scalar('a', t.tensor(1 / 3, dtype=t.float64), new_style=True, double_precision=True)",
     "histogram": "s.histogram('h', x.numpy(), usual)",
     "histogram of equal values": "s.histogram('h', t.zeros(5).numpy(), usual)",
+    "histogram of overflows": "s.histogram('h', t.tensor([1.0, float('inf'), 2.0]).numpy(), usual)",
     "histogram in ten bins": "s.histogram('h', x.numpy(), 10)",
     "histogram in fewer bins": "s.histogram('h', x.numpy(), 100, 7)",
     "histogram in NumPy's bins": "s.histogram('h', x.numpy(), 'auto')",
@@ -139,6 +159,17 @@ def test_pictures_have_the_pixels_given(shape, order):
     rows = np.moveaxis(x.numpy(), [order.index(c) for c in order if c in "CHW"], [{"H": 0, "W": 1, "C": 2}[c] + ("N" in order) for c in order if c in "CHW"])
     expected = np.concatenate(list(rows), axis=1) if "N" in order else rows
     assert np.array_equal(pixels(ampc.utils.tensorboard.summary.image("p", x, 1, order)).squeeze(), expected.squeeze())
+
+
+def test_many_pictures_stand_in_rows_of_eight(torch):
+    pytest.importorskip("PIL")
+    from torch.utils.tensorboard import summary as theirs
+
+    x = np.random.default_rng(7).integers(0, 256, (11, 3, 4, 5)).astype(np.uint8)
+    ours = pixels(ampc.utils.tensorboard.summary.image("i", ampc.tensor(x)))
+    assert ours.shape == (8, 40, 3) and np.array_equal(ours, pixels(theirs.image("i", torch.tensor(x))))
+    with pytest.raises(ValueError, match="or is empty"):
+        ampc.utils.tensorboard.summary.image("i", ampc.tensor(x[:0]))
 
 
 def test_pictures_over_time_and_sound_and_boxes(tmp_path):

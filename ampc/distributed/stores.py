@@ -14,7 +14,7 @@ import time
 import weakref
 from collections import deque
 from datetime import timedelta
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from .errors import DistStoreError, QueueEmptyError
 from .work import seconds_of
@@ -259,6 +259,7 @@ class FileStore(Store):
 
 
 HERE, LEFT, MADE = "\0here", "\0left", "\0made"  # the keys of a file that count the stores which are there, are gone, and made the file
+PLACE = struct.Struct("<QQ")  # the beginning of a file: where what holds begins, and its length
 
 
 def _made(path: str) -> bool:
@@ -289,16 +290,32 @@ def _locked(path: str) -> Iterator[Any]:
     """The file, open for this process alone."""
     import fcntl
 
-    with open(path, "a+b") as f:
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR, 0o666), "r+b") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield f
+
+
+def _read(file: Any) -> Tuple[int, bytes]:
+    """What holds in a file, and where it begins there."""
+    data = file.read()
+    begin, length = PLACE.unpack_from(data) if len(data) >= PLACE.size else (0, 0)
+    return (begin, data[begin:begin + length]) if PLACE.size <= begin <= len(data) - length else (PLACE.size, b"")
+
+
+def _write(file: Any, begin: int, before: bytes, data: bytes) -> None:
+    """What holds from now on. What held before stays until it is there: a process that is killed here leaves the one or the other."""
+    at = PLACE.size if PLACE.size + len(data) <= begin else begin + len(before)
+    for where, part in ((at, data), (0, PLACE.pack(at, len(data)))):
+        file.seek(where)
+        file.write(part)
+        file.flush()
+    file.truncate(at + len(data) if data else 0)
 
 
 def _in_file(path: str, f: Callable[[Table], Answer]) -> Answer:
     """What ``f`` answers of the table in the file, which it may change."""
     with _locked(path) as file:
-        file.seek(0)
-        table, data = Table(), file.read()
+        table, (begin, data) = Table(), _read(file)
         for kind, key, value in zip(*[iter(fields(data))] * 3):
             if kind == b"v":
                 table.values[key] = value
@@ -308,8 +325,7 @@ def _in_file(path: str, f: Callable[[Table], Answer]) -> Answer:
         rows = [(b"v", *item) for item in table.values.items()] + [(b"q", key, value) for key, queue in table.queues.items() for value in queue]
         changed = joined([x for row in rows for x in row])
         if changed != data:
-            file.truncate(0)
-            file.write(changed)
+            _write(file, begin, data, changed)
     return answer
 
 

@@ -25,6 +25,8 @@ from ._reducer import Reducer
 
 __all__ = ["DistributedDataParallel", "GradBucket"]
 MEGABYTE = 1 << 20
+_CONNECTION = {"_twin", "reducer", "_known_unused"}  # what _connect makes
+_NOT_COPIED = _CONNECTION | {"process_group", "_parameters_given", "_buffers_given"}
 
 
 class _JoinHook(JoinHook):
@@ -63,10 +65,11 @@ class DistributedDataParallel(Module, Joinable):
             all gradients travel in the order in which they come.
         skip_all_reduce_unused_params, batched_grad_copy, dim, check_reduction: taken, of no effect.
 
-    A copy (``copy.deepcopy``), or one that is loaded (``save`` with the whole module), belongs to the group of all processes, and all make it.
+    A model of the group of all processes is copied (``copy.deepcopy``), and saved and loaded whole, with all but what ``register_comm_hook`` was
+    given. It keeps each process' own values, and one process may make it alone: it meets the others when it first trains or gives buffers.
 
-    RuntimeError for a module without trained parameters, for processes whose modules differ (with the first parameter that does), and in
-    the next forward pass when a backward pass has not reached every parameter."""
+    RuntimeError for a module without trained parameters, for processes whose modules differ (with the first parameter that does), in the next
+    forward pass when a backward pass has not reached every parameter, and for a copy of a model of another group."""
 
     def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0, broadcast_buffers: Optional[bool] = None,
                  init_sync: bool = True, process_group: Optional[ProcessGroup] = None, bucket_cap_mb: Optional[float] = None,
@@ -76,8 +79,6 @@ class DistributedDataParallel(Module, Joinable):
                  bucket_cap_mb_list: Optional[List[float]] = None, batched_grad_copy: bool = False,
                  forward_sync_buffers: Optional[bool] = None) -> None:
         super().__init__()
-        self._made_with = {"find_unused_parameters": find_unused_parameters, "gradient_as_bucket_view": gradient_as_bucket_view,
-                           "bucket_cap_mb": bucket_cap_mb, "bucket_cap_mb_list": bucket_cap_mb_list, "forward_sync_buffers": forward_sync_buffers}
         if (delay_all_reduce_named_params is None) != (param_to_hook_all_reduce is None):
             raise ValueError("DistributedDataParallel: `delay_all_reduce_named_params` and `param_to_hook_all_reduce` must be given both or neither")
         if mixed_precision is not None:
@@ -92,34 +93,43 @@ class DistributedDataParallel(Module, Joinable):
         if (device_ids or output_device) and "cpu" in kinds_of_devices:
             raise ValueError(f"DistributedDataParallel: `device_ids` and `output_device` are for modules on a GPU, got {device_ids} and "
                              f"{output_device} for one on the CPU; leave them out, or move the module to its GPU first")
-        limits = _limits(bucket_cap_mb, bucket_cap_mb_list)
-        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
-        trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad and name not in ignored]
-        if not trained:
-            raise RuntimeError("DistributedDataParallel: no parameter of the module requires gradients, so there is nothing to average; use the "
-                               "module itself")
+        self._limits = _limits(bucket_cap_mb, bucket_cap_mb_list)
         self.module, self.device_ids, self.output_device, self.dim = module, device_ids, output_device, dim
         self.process_group, self.static_graph = group, static_graph
         self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
         self.require_backward_grad_sync = self.require_forward_param_sync = True
-        self._known_unused: Optional[set] = None  # of a static graph
-        self._twin = group.twin("gradients of DistributedDataParallel")
-        buffers = list(module.named_buffers()) if self.forward_sync_buffers or forward_sync_buffers is not None else []
-        state = [(name, t) for name, t in (*module.named_parameters(), *buffers) if name not in ignored]
-        kinds = {name: f"{t.dtype.name} {list(t.shape)}{' trained' if t.requires_grad else ''}" for name, t in state}
-        check_same("DistributedDataParallel", self._twin, "is", kinds)
-        self._twin.checks = False  # from here on all processes make the same calls
+        self._has_same_buffers = self.forward_sync_buffers or forward_sync_buffers is not None
+        self._divides_by_all = True
+        state = self._list_state()
+        self._connect()
         if init_sync:
             self._give([t for _, t in state])
         else:
             check_same("DistributedDataParallel", self._twin, "has the checksum", {name: _checksum(t) for name, t in state})
-        self._divides_by_all = True
-        self._parameters_given = [p for name, p in module.named_parameters() if name not in ignored]
-        self._buffers_given = [b for name, b in buffers if name not in ignored]
-        searches = find_unused_parameters or static_graph
-        self.reducer = Reducer(f"DistributedDataParallel({type(module).__name__})", trained, self._twin, limits, gradient_as_bucket_view,
-                               static_graph or not find_unused_parameters)
-        self.reducer.finds_unused = searches
+
+    def _list_state(self) -> List[Tuple[str, Tensor]]:
+        """Notes the parameters, and the buffers that are the same in all processes. Returns both with their names."""
+        ignored = set(getattr(self.module, "_ddp_params_and_buffers_to_ignore", ()))
+        parameters = [(name, p) for name, p in self.module.named_parameters() if name not in ignored]
+        buffers = [(name, b) for name, b in self.module.named_buffers() if name not in ignored] if self._has_same_buffers else []
+        self._parameters_given, self._buffers_given = [p for _, p in parameters], [b for _, b in buffers]
+        return parameters + buffers
+
+    def _connect(self) -> None:
+        """Makes what sends gradients and buffers. All processes of the group call it."""
+        state = self._list_state()
+        trained = [(name, t) for name, t in state[:len(self._parameters_given)] if t.requires_grad]
+        if not trained:
+            raise RuntimeError("DistributedDataParallel: no parameter of the module requires gradients, so there is nothing to average; use the "
+                               "module itself")
+        self._known_unused: Optional[set] = None  # of a static graph
+        self._twin = self.process_group.twin("gradients of DistributedDataParallel")
+        kinds = {name: f"{t.dtype.name} {list(t.shape)}{' trained' if t.requires_grad else ''}" for name, t in state}
+        check_same("DistributedDataParallel", self._twin, "is", kinds)
+        self._twin.checks = False  # from here on all processes make the same calls
+        self.reducer = Reducer(f"DistributedDataParallel({type(self.module).__name__})", trained, self._twin, self._limits,
+                               self.gradient_as_bucket_view, self.static_graph or not self.find_unused_parameters)
+        self.reducer.finds_unused = self.find_unused_parameters or self.static_graph
         weakref.finalize(self, self.reducer.stop).atexit = False
 
     def _give(self, tensors: List[Tensor], root: int = 0) -> None:
@@ -166,8 +176,22 @@ class DistributedDataParallel(Module, Joinable):
         self.static_graph = True
         self.reducer.set_static()
 
-    def __reduce__(self) -> tuple:
-        return _made_again, (self.module, self.device_ids, self.output_device, self.static_graph, self.training, self._made_with)
+    def __getstate__(self) -> Dict[str, Any]:
+        if self.process_group is not group_of("DistributedDataParallel"):
+            raise RuntimeError("DistributedDataParallel: a model of the group of all processes is copied or saved whole, and this one is of "
+                               f"{self.process_group}; copy or save model.module, and wrap it again")
+        return {name: value for name, value in self.__dict__.items() if name not in _NOT_COPIED}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.process_group = group_of("DistributedDataParallel")
+        self._list_state()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _CONNECTION and "process_group" in self.__dict__:
+            self._connect()  # of a copy, at its first use
+            return self.__dict__[name]
+        return super().__getattr__(name)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -206,6 +230,7 @@ class DistributedDataParallel(Module, Joinable):
     def join_hook(self, **kwargs: Any) -> JoinHook:
         """Its hook for ``Join``, which takes ``divide_by_initial_world_size``, see ``join``."""
         self._divides_by_all = bool(kwargs.get("divide_by_initial_world_size", True))
+        self.reducer.divisor = None  # a copy connects here, before ranks go different ways
         return _JoinHook(self)
 
     @property
@@ -277,14 +302,6 @@ class DistributedDataParallel(Module, Joinable):
         with no_grad():
             given = [*self._parameters_given, *(self._buffers_given if self.forward_sync_buffers else [])]
             self._give(given, self._highest(is_last))
-
-
-def _made_again(module: Module, device_ids: Any, output_device: Any, static_graph: bool, training: bool,
-                options: Dict[str, Any]) -> DistributedDataParallel:
-    """A copy, or what was saved: of the group of all processes, which all make it."""
-    model = DistributedDataParallel(module, device_ids, output_device, static_graph=static_graph, **options)
-    model.training = training
-    return model
 
 
 def _limits(most: Optional[float], each: Optional[List[float]]) -> Tuple[int, ...]:

@@ -90,10 +90,10 @@ def _joined(counts: np.ndarray, edges: np.ndarray, at_most: int) -> Tuple[np.nda
 
 def histogram(name: str, values: Any, bins: Any, max_bins: Optional[int] = None) -> Any:
     """How values are distributed over NumPy's bins, or with ``bins`` 'tensorflow' over bins a tenth wide; without the empty ones at both ends.
-    ValueError for an empty tensor or one with nan or inf."""
+    ValueError where no value lies in the bins, and for nan or inf where NumPy seeks bins between the least and the largest value."""
     x = array(values).astype(np.float64).reshape(-1)
-    if not x.size or not np.isfinite(x).all():
-        raise ValueError(f"add_histogram: {name!r} has no values, or some that are not finite")
+    if not x.size:
+        raise ValueError(f"add_histogram: {name!r} has no values")
     counts, edges = np.histogram(x, bins=_usual_edges() if isinstance(bins, str) and bins == "tensorflow" else bins)
     if max_bins is not None:
         counts, edges = _joined(counts, edges, max_bins)
@@ -133,11 +133,14 @@ def picture(x: np.ndarray, order: str) -> np.ndarray:
 
 
 def side_by_side(x: np.ndarray, order: str) -> np.ndarray:
-    """One picture [H, W, C] of several: N among the letters."""
+    """One picture [H, W, C] of several, N among the letters: in rows of eight, and what is left of the last row is black."""
     order = order.upper()
-    if x.ndim != len(order) or "N" not in order:
-        raise ValueError(f"add_images: shape {x.shape} is not in the order {order!r} of pictures, channels, height and width")
-    return np.concatenate([picture(each, order.replace("N", "")) for each in np.moveaxis(x, order.index("N"), 0)], axis=1)
+    if x.ndim != len(order) or "N" not in order or not x.size:
+        raise ValueError(f"add_images: shape {x.shape} is not in the order {order!r} of pictures, channels, height and width, or is empty")
+    each = [picture(one, order.replace("N", "")) for one in np.moveaxis(x, order.index("N"), 0)]
+    across = min(len(each), 8)
+    each += [np.zeros_like(each[0])] * (-len(each) % across)
+    return np.concatenate([np.concatenate(each[i:i + across], axis=1) for i in range(0, len(each), across)])
 
 
 def _encoded(x: np.ndarray) -> Any:
@@ -150,7 +153,7 @@ def _encoded(x: np.ndarray) -> Any:
 
 
 def image(tag: str, tensor: Any, rescale: float = 1, dataformats: str = "NCHW") -> Any:
-    """A picture, or several side by side: uint8, or real in [0, 1]. ModuleNotFoundError without Pillow."""
+    """A picture, or several in rows of eight: uint8, or real in [0, 1]. ModuleNotFoundError without Pillow."""
     from PIL import Image
 
     x = (side_by_side if "N" in dataformats.upper() else picture)(array(tensor), dataformats)
@@ -177,7 +180,7 @@ def image_boxes(tag: str, tensor_image: Any, tensor_boxes: Any, rescale: float =
 
 
 def video(tag: str, tensor: Any, fps: float = 4) -> Any:
-    """Pictures over time [N, T, C, H, W], uint8, or real in [0, 1], as a GIF; the N videos side by side."""
+    """Pictures over time [N, T, C, H, W], uint8, or real in [0, 1], as a GIF; the N videos stand as pictures of ``add_images``."""
     from PIL import Image
     from tensorboard.compat.proto.summary_pb2 import Summary
 

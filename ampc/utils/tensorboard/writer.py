@@ -11,47 +11,79 @@ from . import summary
 from .projector import write_embedding
 
 
-class SummaryWriter:
-    """Events in files under ``log_dir`` (runs/<date>_<machine><comment> when None). Source: torch.utils.tensorboard.
-    ModuleNotFoundError when tensorboard is not installed. What each method writes, and the errors that it raises, are those of the function of the
-    same name in ``summary``; ``global_step`` is the step it belongs to, ``walltime`` its time in seconds (now when None)."""
+class FileWriter:
+    """One file of events under ``log_dir``, which a SummaryWriter has for each run. ModuleNotFoundError when tensorboard is not installed."""
 
-    def __init__(self, log_dir: Any = None, comment: str = "", purge_step: Optional[int] = None, max_queue: int = 10, flush_secs: int = 120,
-                 filename_suffix: str = "") -> None:
+    def __init__(self, log_dir: Any, max_queue: int = 10, flush_secs: int = 120, filename_suffix: str = "") -> None:
         try:
             from tensorboard.summary.writer.event_file_writer import EventFileWriter
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError("SummaryWriter: the tensorboard library is not installed; pip install tensorboard") from error
+        self.event_writer = EventFileWriter(os.fspath(log_dir), max_queue, flush_secs, filename_suffix)
+
+    def get_logdir(self) -> str:
+        """The folder."""
+        return str(self.event_writer.get_logdir())
+
+    def add_event(self, event: Any, step: Optional[int] = None, walltime: Optional[float] = None) -> None:
+        """One of tensorboard's Event messages."""
+        event.wall_time = time.time() if walltime is None else walltime
+        if step is not None:
+            event.step = int(step)
+        self.event_writer.add_event(event)
+
+    def add_summary(self, summary: Any, global_step: Optional[int] = None, walltime: Optional[float] = None) -> None:
+        """One of tensorboard's Summary messages, as the functions of ``summary`` make them."""
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        self.add_event(Event(summary=summary), global_step, walltime)
+
+    def flush(self) -> None:
+        """Everything so far is in the file."""
+        self.event_writer.flush()
+
+    def close(self) -> None:
+        """Flushes and closes the file."""
+        self.event_writer.close()
+
+
+class SummaryWriter:
+    """Events in files under ``log_dir`` (runs/<date>_<machine><comment> when None). Source: torch.utils.tensorboard.
+    ModuleNotFoundError when tensorboard is not installed. What each method writes, and the errors that it raises, are those of the function of the
+    same name in ``summary``; ``global_step`` is the step it belongs to, ``walltime`` its time in seconds (now when None). What is written
+    after ``close()`` goes to a new file."""
+
+    def __init__(self, log_dir: Any = None, comment: str = "", purge_step: Optional[int] = None, max_queue: int = 10, flush_secs: int = 120,
+                 filename_suffix: str = "") -> None:
         if log_dir is None:
             import socket
 
             log_dir = os.path.join("runs", time.strftime("%b%d_%H-%M-%S") + "_" + socket.gethostname() + comment)
         self.log_dir = os.fspath(log_dir)
         self._options = (max_queue, flush_secs, filename_suffix)
-        self._make = EventFileWriter
-        self._writers: Dict[str, Any] = {}
-        self.file_writer = self._writer("")
+        self._writers: Dict[str, FileWriter] = {}  # by the names of runs
+        self._get_file_writer()
         if purge_step is not None:
             from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
-            self._add("", Event(file_version="brain.Event:2", step=purge_step), None, None)
-            self._add("", Event(session_log=SessionLog(status=SessionLog.START), step=purge_step), None, None)
+            self._get_file_writer().add_event(Event(file_version="brain.Event:2", step=purge_step))
+            self._get_file_writer().add_event(Event(session_log=SessionLog(status=SessionLog.START), step=purge_step))
 
-    def _writer(self, run: str) -> Any:
+    @property
+    def file_writer(self) -> Optional[FileWriter]:
+        """The writer of the run itself; None once it is closed."""
+        return self._writers.get("")
+
+    def _get_file_writer(self) -> FileWriter:
+        return self._writer("")
+
+    def _writer(self, run: str) -> FileWriter:
         if run not in self._writers:
-            self._writers[run] = self._make(os.path.join(self.log_dir, run), *self._options)
+            self._writers[run] = FileWriter(os.path.join(self.log_dir, run), *self._options)
         return self._writers[run]
 
-    def _add(self, run: str, event: Any, step: Optional[int], walltime: Optional[float]) -> None:
-        event.wall_time = time.time() if walltime is None else walltime
-        if step is not None:
-            event.step = int(step)
-        self._writer(run).add_event(event)
-
     def _write(self, made: Any, step: Optional[int] = None, walltime: Optional[float] = None, run: str = "") -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-
-        self._add(run, Event(summary=made), step, walltime)
+        self._writer(run).add_summary(made, step, walltime)
 
     def get_logdir(self) -> str:
         """The folder."""
@@ -74,7 +106,7 @@ class SummaryWriter:
 
     def add_histogram(self, tag: str, values: Any, global_step: Optional[int] = None, bins: Any = "tensorflow", walltime: Optional[float] = None,
                       max_bins: Optional[int] = None) -> None:
-        """How values are distributed: over bins a tenth wide, or over NumPy's. ValueError for an empty tensor or one with nan or inf."""
+        """How values are distributed: over bins a tenth wide, or over NumPy's."""
         self._write(summary.histogram(tag, values, bins, max_bins), global_step, walltime)
 
     def add_histogram_raw(self, tag: str, min: float, max: float, num: int, sum: float, sum_squares: float, bucket_limits: Sequence[float],
@@ -95,7 +127,7 @@ class SummaryWriter:
 
     def add_images(self, tag: str, img_tensor: Any, global_step: Optional[int] = None, walltime: Optional[float] = None,
                    dataformats: str = "NCHW") -> None:
-        """Pictures [N, C, H, W], side by side."""
+        """Pictures [N, C, H, W], in rows of eight."""
         self._write(summary.image(tag, img_tensor, 1, dataformats), global_step, walltime)
 
     def add_image_with_boxes(self, tag: str, img_tensor: Any, box_tensor: Any, global_step: Optional[int] = None, walltime: Optional[float] = None,
@@ -188,14 +220,11 @@ class SummaryWriter:
 
     def close(self) -> None:
         """Flushes and closes the files."""
-        for writer in self._writers.values():
-            writer.close()
+        while self._writers:
+            self._writers.popitem()[1].close()
 
     def __enter__(self) -> SummaryWriter:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-FileWriter = SummaryWriter
