@@ -241,7 +241,7 @@ class Ledger:
             return "model", f"the loss itself is {step.loss}, so no scale helps: an operator of the forward pass overflowed, or the batch "\
                 f"contains inf or nan{_soon(before)}"
         if step._leftover and _was_skipped(step, before):
-            return "leftover", "the inf and nan of a step that was skipped before are still in the gradients, and no later step is applied: call "\
+            return "leftover", "the inf and nan of a step that was skipped before were still in the gradients that this one added to: call "\
                 "optimizer.zero_grad() before the first backward() of an iteration"
         if step.scale <= 1:
             return "model", f"gradients are not finite even at a scale of {step.scale:g}, so scaling is not the cause: they are too large for "\
