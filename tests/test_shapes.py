@@ -1,6 +1,6 @@
 """Layers of drawn shapes on drawn machines: forward and every gradient, in each dtype, against float64.
 
-Sizes of caches and the number of threads choose a layer's way through the core, so they are drawn with its sizes and layouts. AMPC_EXAMPLES sets
+The second-level cache and the number of threads choose a layer's way through the core, so they are drawn with its sizes and layouts. AMPC_EXAMPLES sets
 how many examples each kind gets, AMPC_TEST_SEED repeats what the header's seed has drawn."""
 
 import math

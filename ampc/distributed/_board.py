@@ -67,16 +67,15 @@ class Board:
         return [int(slot["rank"]) for slot in self._slots if slot["saved"] == file and slot["rank"] != self._mine["rank"][0]]
 
     def says_first(self, saying: int) -> bool:
-        """This process would say something, by its number: whether no other process has said it. Of several at the same moment the first does."""
-        before = self._have_said(saying, self._slots)
-        free = np.flatnonzero(self._mine["said"][0] == 0)
-        if len(free):
-            self._mine["said"][0, free[0]] = saying
-        return not before and not self._have_said(saying, self._slots[:self._row[int(self._mine["rank"][0])]])
-
-    @staticmethod
-    def _have_said(saying: int, slots: Any) -> bool:
-        return bool((slots["said"] == saying).any())
+        """This process would say something, by its number: whether no other says it. At the same moment two may take themselves for the first,
+        but one does always: it notes first that it would, and then, negative, that it does."""
+        own, every, row = self._mine["said"][0], self._slots["said"], self._row[int(self._mine["rank"][0])]
+        free = np.flatnonzero(own == 0)[:1]
+        own[free] = saying
+        if (np.abs(every[:row]) == saying).any() or (every == -saying).any():
+            return False
+        own[free] = -saying
+        return True
 
     def _is_own(self) -> bool:
         """Whether the slot is this process', which is not forked from one that has it."""
