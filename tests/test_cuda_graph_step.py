@@ -119,6 +119,39 @@ def test_a_state_that_is_loaded_is_not_passed_by():
 
 
 @pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_a_scale_that_starts_too_high_is_lowered_before_a_step_is_captured():
+    def train(graphed):
+        model = make_model()
+        optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=1e-2), ampc.amp.GradScaler("cuda", init_scale=2.0**26)
+        step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler) if graphed else lambda x, y: eager_step(model, optimizer, scaler, x, y, None)
+        seen = [[step(x, y).item(), scaler.get_scale()] for x, y in make_batches(20)]
+        return seen, [s.skipped for s in scaler.ledger]
+
+    eager = train(False)
+    assert eager[1][:3] == [True] * 3 and not eager[1][-1], "it should skip more steps than the warm-up has"
+    assert train(True) == eager
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_after_a_batch_that_does_not_fit_the_next_step_is_as_usual():
+    model = make_model()
+    scaler = ampc.amp.GradScaler("cuda")
+    step = ampc.cuda.graph_step(model, F.cross_entropy, ampc.optim.AdamW(model.parameters()), scaler, max_norm=1.0)
+    x, y = make_batches(1)[0]
+    for _ in range(2):  # the second one without a graph, and the fourth while it is captured
+        step(x, y)
+        with pytest.raises(ValueError, match="names classes of 1 samples"):
+            step(x, y[:1])
+    assert len(scaler.ledger) == 2 and not ampc.isnan(step(x, y))
+
+
+def test_a_dtype_that_no_region_computes_in_is_refused():
+    model = make_model()
+    with pytest.raises(ValueError, match="`dtype` must be float16, bfloat16 or float32, got ampc.int32"):
+        ampc.cuda.graph_step(model, F.cross_entropy, ampc.optim.SGD(model.parameters()), dtype=ampc.int32)
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
 def test_a_step_that_cannot_be_captured_names_the_line_and_goes_on_without_a_graph():
     model = make_model()
     optimizer, scaler = ampc.optim.SGD(model.parameters(), lr=0.1), ampc.amp.GradScaler("cuda")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from .. import _C
 from .._C import Tensor, dtype
@@ -56,10 +57,11 @@ class graph_step:
     of steps and the random numbers of dropout are, too. The learning rate and the optimizer's other options may change between steps, by a
     scheduler as well. The numbers are those of the same step without a graph, bit for bit.
 
-    The first ``warmup`` calls for batches of one shape run without a graph. A batch of another shape is captured by itself. A step is captured
-    again when ``model.training`` or an option of the scaler has changed, and after the optimizer or the scaler has loaded a state. Any other
-    change of the model, such as a parameter's ``requires_grad``, needs a new ``graph_step``. Inputs and targets are Tensors, or tuples of
-    Tensors; those on the CPU are copied. Gradients stay in ``p.grad`` until the next step.
+    The first ``warmup`` calls for batches of one shape run without a graph, and so do all until the optimizer has made its first step: the
+    scale often starts too high. A batch of another shape is captured by itself. A step is captured again when ``model.training`` or an option
+    of the scaler has changed, and after the optimizer or the scaler has loaded a state. Any other change of the model, such as a parameter's
+    ``requires_grad``, needs a new ``graph_step``. Inputs and targets are Tensors, or tuples of Tensors; those on the CPU are copied. Gradients
+    stay in ``p.grad`` until the next step.
 
     ``scaler.gate(scheduler).step()`` after the step follows applied steps only, as without a graph; it waits for the GPU to know.
 
@@ -71,12 +73,12 @@ class graph_step:
         loss_fn: called with the model's result and the targets; a 0-d Tensor.
         optimizer: of ``ampc.optim``, with an update that is computed in C.
         scaler: a GradScaler, or None for bfloat16 and float32.
-        dtype: of autocast; float32 leaves it out. Default: float16 with a scaler, else bfloat16.
+        dtype: of autocast: float16, bfloat16, or float32, which leaves it out. Default: float16 with a scaler, else bfloat16.
         max_norm: the limit of ``clip_grad_norm_``, or None. Setting the attribute ``max_norm`` changes it.
-        warmup: how many steps run before the capture, >= 1.
+        warmup: how many steps run before the capture, >= 1; more if all of them are skipped.
         micro_batches: how many parts of a batch a step accumulates the gradients of, >= 1.
 
-    ValueError for a batch that cannot be cut into ``micro_batches`` equal parts. TypeError for a model, function, optimizer or scaler that is
+    ValueError for another dtype, and for a batch that cannot be cut into ``micro_batches`` equal parts. TypeError for a model, function, optimizer or scaler that is
     none. RuntimeError for a model that is not on a GPU, and where the step does what cannot be captured; it names the script's line."""
 
     def __init__(self, model: Module, loss_fn: Callable[..., Tensor], optimizer: Optimizer, scaler: Optional[GradScaler] = None, *,
@@ -87,10 +89,13 @@ class graph_step:
             raise ValueError(f"graph_step: `warmup` must be at least 1, because the first step makes the optimizer's state; got {warmup}")
         if micro_batches < 1:
             raise ValueError(f"graph_step: `micro_batches` must be at least 1, got {micro_batches}")
+        if dtype not in (None, _C.float16, _C.bfloat16, _C.float32):
+            raise ValueError(f"graph_step: `dtype` must be float16, bfloat16 or float32, got {dtype}")
         self._micro_batches = micro_batches
         self.model, self.loss_fn, self.optimizer, self.scaler = model, loss_fn, optimizer, scaler
         self._dtype = dtype or (_C.bfloat16 if scaler is None else _C.float16)
         self._warmup, self._runs = warmup, {}  # type: ignore[var-annotated]  # how often each shape has run without a graph
+        self._lacks_state = True  # whether the optimizer's first step is still to come, because all so far were skipped
         self._limit: Optional[Tensor] = None
         self._captured: Dict[tuple, _Captured] = {}
         self._pool = graph_pool_handle()
@@ -129,8 +134,8 @@ class graph_step:
             self._captured, self._runs, step = {}, {}, None
         if step is None:
             self._runs[key] = self._runs.get(key, 0) + 1
-            if self._runs[key] <= self._warmup:
-                return self._run([t.to(self._device) for t in batch], key[0])
+            if self._runs[key] <= self._warmup or self._lacks_state:
+                return self._run_eagerly([t.to(self._device) for t in batch], key[0])
             step = self._captured[key] = self._capture([t.to(self._device).clone() for t in batch], key[0])
         else:
             for mine, t in zip(step.batch, batch):
@@ -148,6 +153,23 @@ class graph_step:
 
     def _states(self) -> tuple:
         return self.optimizer.state, self.scaler and self.scaler._state
+
+    def _run_eagerly(self, batch: List[Tensor], n_inputs: int) -> Tensor:
+        with self._nothing_left_behind():
+            loss = self._run(batch, n_inputs)
+        self._lacks_state = self.optimizer._makes_state()
+        return loss
+
+    @contextmanager
+    def _nothing_left_behind(self) -> Iterator[None]:
+        """A step that fails leaves no gradients, and no iteration that has begun."""
+        try:
+            yield
+        except BaseException:
+            self.optimizer.zero_grad(set_to_none=True)
+            if self.scaler is not None:
+                self.scaler._end_iteration()
+            raise
 
     def _run(self, batch: List[Tensor], n_inputs: int) -> Tensor:
         optimizer, scaler = self.optimizer, self.scaler
@@ -181,14 +203,8 @@ class graph_step:
     def _capture(self, batch: List[Tensor], n_inputs: int) -> _Captured:
         captured = CUDAGraph()
         self.optimizer.zero_grad(set_to_none=True)
-        try:
-            with graph(captured, pool=self._pool):
-                loss = self._run(batch, n_inputs)
-        except BaseException:
-            self.optimizer.zero_grad(set_to_none=True)
-            if self.scaler is not None:
-                self.scaler._end_iteration()
-            raise
+        with self._nothing_left_behind(), graph(captured, pool=self._pool):
+            loss = self._run(batch, n_inputs)
         params = [p for group in self.optimizer.param_groups for p in group["params"]]
         return _Captured(captured, batch, loss, [(p, p.grad) for p in params if p.grad is not None], self._states())
 
