@@ -65,6 +65,15 @@ def test_a_skipped_step_names_parameter_index_and_numbers():
     assert scaler.ledger.skipped == [second] and len(scaler.ledger) == scaler.ledger.total == 2
 
 
+def test_where_every_step_was_skipped_the_report_tells_of_no_applied_one():
+    net, opt, scaler = setup()
+    for _ in range(2):
+        step(net, opt, scaler, spoil=put("head.weight", (1, 3), math.nan))
+    assert scaler.ledger.ranges() == [] and "applied" not in str(scaler.report())
+    step(net, opt, scaler)
+    assert "step 3, the last applied: the largest gradient value is" in str(scaler.report())
+
+
 def test_underflow_is_a_share_of_the_scaled_values():
     net, opt, scaler = setup(init_scale=1.0)
     values = ampc.tensor([[1e-5] * 4, [1e-4] * 4] * 4)  # below and above 2^-14

@@ -75,11 +75,12 @@ class graph_step:
         scaler: a GradScaler, or None for bfloat16 and float32.
         dtype: of autocast: float16, bfloat16, or float32, which leaves it out. Default: float16 with a scaler, else bfloat16.
         max_norm: the limit of ``clip_grad_norm_``, or None. Setting the attribute ``max_norm`` changes it.
-        warmup: how many steps run before the capture, >= 1; more if all of them are skipped.
+        warmup: how many steps run before the capture, >= 1.
         micro_batches: how many parts of a batch a step accumulates the gradients of, >= 1.
 
-    ValueError for another dtype, and for a batch that cannot be cut into ``micro_batches`` equal parts. TypeError for a model, function, optimizer or scaler that is
-    none. RuntimeError for a model that is not on a GPU, and where the step does what cannot be captured; it names the script's line."""
+    ValueError for another dtype, and for a batch that cannot be cut into ``micro_batches`` equal parts. TypeError for a model, function,
+    optimizer or scaler that is none. RuntimeError for a model that is not on a GPU, and where the step does what cannot be captured; it names
+    the script's line."""
 
     def __init__(self, model: Module, loss_fn: Callable[..., Tensor], optimizer: Optimizer, scaler: Optional[GradScaler] = None, *,
                  dtype: Optional[dtype] = None, max_norm: Optional[float] = None, warmup: int = 2,

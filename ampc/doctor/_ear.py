@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Tuple
 
@@ -42,6 +43,7 @@ class Ear(Listener):
         self._bad: Deque[Served] = deque(maxlen=MOST)
         self._losses: Dict[Tuple[str, int], Deque[float]] = {}  # by the line of backward()
         self._steps: Dict[int, Steps] = {}  # by the id of the optimizer
+        self._scaler: Callable[[], Any] = lambda: None  # that of the last loss, weakly
 
     def let_go(self) -> None:
         """Forgets batches, losses and optimizers, when the doctor ends. The guard's reports stay."""
@@ -67,7 +69,7 @@ class Ear(Listener):
         """Keeps the loss."""
         if threading.get_ident() == self._thread and loss.numel() == 1 and not loss.is_meta:
             values = self._losses.setdefault(call_site(), deque(maxlen=50))
-            values.append(loss.item() / (_C._scale_of(loss) or 1.0))
+            values.append(loss.item() / (_C._scale_of(loss) or self.scale()))
         if threading.get_ident() == self._thread:
             self._loss_is_known(loss)
 
@@ -77,10 +79,16 @@ class Ear(Listener):
             self._settle(gradients=True)
 
     def loss_scaled(self, scaler: Any, outputs: Any) -> None:
-        """The same as for backward."""
+        """The same as for backward. Keeps the scaler."""
         if threading.get_ident() == self._thread:
+            self._scaler = weakref.ref(scaler)
             for t in _tensors(outputs):
                 self._loss_is_known(t)
+
+    def scale(self) -> float:
+        """What the last loss was multiplied by. A scale on a GPU is not known to the loss' graph, and is read from its scaler."""
+        scaler = self._scaler()
+        return 1.0 if scaler is None or scaler._state is None else scaler._state.scale
 
     def step_begins(self, optimizer: Any, closure: bool) -> None:
         """Keeps the norm of its parameters, at every tenth step."""

@@ -220,9 +220,9 @@ class Ledger:
         return [s for s in self._steps if s.skipped]
 
     def ranges(self) -> List[Gradient]:
-        """Each parameter's gradient in the last step that was applied (on a GPU: in the last)."""
+        """Each parameter's gradient in the last step that was applied; [] where there is none, and on a GPU if the last step was skipped."""
         optimizer = self.latest[0]._optimizer() if self.latest is not None else None
-        if self.latest is None or optimizer is None:
+        if self.latest is None or optimizer is None or self.latest[0].skipped:
             return []
         names = Names()
         return [gradient_of(optimizer, position, values, names) for stat in self.latest[1]

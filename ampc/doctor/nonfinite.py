@@ -36,6 +36,7 @@ COPIES = {"clone", "contiguous", "cast"}  # reports of how inf or nan spread lea
 _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # they work on gradients, not on the model's values
              for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py"), ("utils", "data", "")))
 _OWN_FILES: Dict[str, bool] = {}  # those met so far
+_METHODS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_tensor", "methods.py")
 _LOADER = _OWN[-1]
 MARGINS = frozenset({"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"})
 
@@ -125,7 +126,9 @@ class Call(NamedTuple):
 
 
 def is_own(frame: Any) -> bool:
-    """Whether a scaler, an optimizer or a doctor is at work there."""
+    """Whether a scaler, an optimizer or a doctor is at work there, perhaps by a method of a tensor, such as ``cpu()``."""
+    while frame.f_code.co_filename == _METHODS and frame.f_back is not None:
+        frame = frame.f_back
     name = frame.f_code.co_filename
     own = _OWN_FILES.get(name)
     if own is None:
@@ -428,7 +431,7 @@ class Doctor(Watcher):
         of = (running[0], self._locations.get(running[1])) if running else None
         what, count = "nan" if call.values[3] else "inf", int(call.values[2] + call.values[3])
         found = Finding(SHOWN[call.op], call.location, what, _first_bad(call.out), count, call.out.numel(), dtype,
-                        _chosen(call.op, call.low, running), ranges, self._before(call.old), of, running[2] if running else 1.0, infs)
+                        _chosen(call.op, call.low, running), ranges, self._before(call.old), of, (running[2] or self._ear.scale()) if running else 1.0, infs)
         pole = (of[0] if of else call.op) in POLES
         if pole or "pow" in (call.op, of and of[0]):
             found.lost = next((m.lost[0] for m in call.old.values() if m is not None and 0 < abs(m.lost[0]) <= TINY.get(dtype, 0.0)), 0.0)
