@@ -291,6 +291,9 @@ static void read_flags(void) {
 #define SAVED_FOR(name, x, y, z) memcpy(ac_ops[AC_OP_##name].saved_for, (uint8_t[]){x, y, z}, 3);
 #define OF_BOOL(name, other) ac_ops[AC_OP_##name].of_bool = AC_OP_##other;
 #include "ops/ops.def"
+#define EXACT_OUT(name) ac_ops[AC_OP_##name].flags |= AC_FLAG_EXACT_OUT;
+#include "ops/exact_out.def"
+#undef EXACT_OUT
 }
 
 int ac_ops_init(void) {

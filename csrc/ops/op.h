@@ -55,7 +55,8 @@ enum {
     AC_FLAG_BY_PARTS = 2048, /* an F32 composite operator whose parts cast, each by itself */
     AC_FLAG_KEEPS_ORDER =
         4096, /* its result's dimensions lie in memory in its operand's order, as elementwise ones' do */
-    AC_FLAG_PIECEWISE = 8192, /* linear by pieces: its gradient, recorded, depends on x with a slope of zeros */
+    AC_FLAG_EXACT_OUT = 16384, /* `out` must have the result's own dtype (exact_out.def) */
+    AC_FLAG_PIECEWISE = 8192,  /* linear by pieces: its gradient, recorded, depends on x with a slope of zeros */
 };
 enum { AC_MAX_PARAMS = 13, AC_MAX_OUT = 4 };
 enum { AC_WORD = -2 }; /* the size of an int[] for which the first of its words was given; AC_WORD - 1 the second */
