@@ -174,6 +174,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         compiler as compiler,
         distributed as distributed,
         distributions as distributions,
+        errors as errors,
         fft as fft,
         formats as formats,
         func as func,
@@ -240,9 +241,9 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
     enable_autocast: _builtins.bool
 
 _LATER = frozenset({  # modules
-    "_dynamo", "_library_functions", "_utils", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "fft", "func", "futures",
-    "hub", "jit", "library", "formats", "keras", "multiprocessing", "ops", "overrides", "profiler", "random", "return_types", "signal", "special",
-    "storage", "testing", "torch_version", "training", "types",
+    "_dynamo", "_library_functions", "_utils", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "errors", "fft",
+    "func", "futures", "hub", "jit", "library", "formats", "keras", "multiprocessing", "ops", "overrides", "profiler", "random", "return_types",
+    "signal", "special", "storage", "testing", "torch_version", "training", "types",
 })
 _COMPLEX = frozenset({"complex", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
 _FROM = {  # functions and classes, by the module that they are loaded with

@@ -358,6 +358,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "dropout": [Sample((real(3, 4), 0.5, False), reference=lambda x, p, t: x, torch=F("dropout"))],
     "dropout_mask": [Sample((real(3, 4), 0.5, 3, 8), torch=None)],
     "alias": pointwise(lambda x: x, real(3, 4), torch=None),
+    "piecewise": pointwise(lambda x: x, real(3, 4), torch=None),
     "addbmm": [Sample((real(2, 4), real(3, 2, 5), real(3, 5, 4)), {"beta": 0.5, "alpha": 2}, reference=lambda x, a, b, beta, alpha: beta * x + alpha * (a @ b).sum(0))],
     "baddbmm": [Sample((real(3, 2, 4), real(3, 2, 5), real(3, 5, 4)), {"beta": 0.5, "alpha": 2}, reference=lambda x, a, b, beta, alpha: beta * x + alpha * (a @ b))],
     "addmv": [Sample((real(2), real(2, 5), real(5)), reference=lambda x, a, b: x + a @ b)],

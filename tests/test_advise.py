@@ -327,6 +327,20 @@ def test_a_scripts_misuse_is_told(tmp_path):
 
 
 @pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_a_loss_of_nan_is_traced_to_the_operator_that_made_it(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("import torch\np = torch.nn.Parameter(torch.tensor([1.0, 0.0]))\nfor i in range(9):\n    logs = torch.log(p)\n    (p * logs).sum().backward()\n")
+    found = advise_script(str(path), [], 3)
+    assert "train.py:4: log returned inf although its inputs are finite" in found.verdict and "clamp" in found.verdict and found.origin in found.verdict
+
+
+def test_a_model_s_loss_of_nan_is_traced_to_the_operator_that_made_it():
+    p = torch.nn.Linear(2, 1)
+    found = doctor.advise(p, torch.ones(1, 2), lambda out: (0 * out).log().sum() * 0, torch.optim.SGD(p.parameters()), steps=2)
+    assert "test_advise.py:" in found.verdict and "log returned inf" in found.verdict
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
 def test_the_region_of_a_trial_is_no_misuse_of_the_script(tmp_path):
     path = tmp_path / "train.py"
     path.write_text("import torch\np = torch.nn.Parameter(torch.ones(4, 4))\nfor i in range(9):\n    (p @ p).sum().backward()\n")

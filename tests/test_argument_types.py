@@ -1,5 +1,6 @@
 """What may stand for an int, a float or a size: NumPy's numbers, tensors of no dimensions, keywords; the same as in torch, and nothing else."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -61,3 +62,13 @@ def test_no_positions_keep_the_graph():
     x = ampc.ones(1, 2, 4, requires_grad=True)
     ampc.nn.functional.adaptive_avg_pool1d(x, 0).sum().backward()
     assert x.grad.tolist() == [[[0] * 4] * 2]
+
+
+@pytest.mark.parametrize("call, name", [(lambda: ampc.ones(2).add("x"), "NoTensor"), (lambda: ampc.add(ampc.ones(2), 1.5, out=ampc.zeros(2, dtype=ampc.int64)), "WrongOut"),
+                                        (lambda: ampc.tensor([object()]), "NoNumber"), (lambda: ampc.nn.functional.pad(ampc.ones(2), (1, 1), mode=1), "NoWord")])
+def test_exceptions_of_several_types_are_public(call, name):
+    with pytest.raises(TypeError) as raised:
+        call()
+    kind = type(raised.value)
+    assert kind is getattr(ampc.errors, name) and f"{kind.__module__}.{kind.__qualname__}" == f"ampc.errors.{name}"
+    assert type(pickle.loads(pickle.dumps(raised.value))) is kind

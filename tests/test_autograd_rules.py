@@ -160,9 +160,63 @@ def test_the_slope_of_threshold_has_a_slope_of_zeros():
     assert slope.tolist() == [1, 0] and grad(slope.sum(), x)[0].tolist() == [0, 0]
 
 
+BY_PIECES = ["leaky_relu(x)", "hardsigmoid(x)", "rrelu(x)", "rrelu(x, training=True)", "prelu(x, w[0, 0, 0, :1])", "max_pool1d(x[0], 2)", "max_pool2d(x, 2)", "max_pool3d(x, 1)",
+             "adaptive_max_pool2d(x, 2)", "avg_pool1d(x[0], 2)", "avg_pool2d(x, 2)", "avg_pool3d(x, 1)", "adaptive_avg_pool2d(x, 2)", "interpolate(x, 2, mode='area')",
+             "fractional_max_pool2d(x, 2, 2, return_indices=True, _random_samples=w[:, :, 0, :2])[0]",
+             "pad(x[0], (1, 1), 'reflect')", "pad(x[0], (1, -1), 'replicate')", "nll_loss(x[0, 0], n)"]
+
+
+def second_by_pieces(lib, call):
+    """(values of the slope, of its slope, and of that of a slope with a history of its own), each by x."""
+    x = lib.linspace(-4.0, 4.0, 16).reshape(1, 1, 4, 4).requires_grad_()
+    given = {"f": lib.nn.functional, "x": x, "w": lib.full((1, 1, 4, 4), 0.25), "n": lib.tensor([0, 1, 2, 3])}
+    slope, = lib.autograd.grad(eval("f." + call, given).sum(), x, create_graph=True)
+    factor = lib.ones(1, requires_grad=True)
+    other, = lib.autograd.grad((eval("f." + call, given) * factor).sum(), x, create_graph=True)
+    assert slope.requires_grad and other.requires_grad
+    return slope.tolist(), lib.autograd.grad(slope.sum(), x)[0].tolist(), lib.autograd.grad(other.sum(), [x, factor])[0].tolist()
+
+
+@pytest.mark.parametrize("call", BY_PIECES)
+def test_a_slope_that_is_constant_by_pieces_is_recorded(call):
+    slope, *second = second_by_pieces(ampc, call)
+    assert second == 2 * [ampc.zeros(1, 1, 4, 4).tolist()]
+    torch = pytest.importorskip("torch")
+    if not call.startswith(("hardsigmoid", "fractional")) and "training" not in call:  # torch has no derivative of that slope; draws
+        theirs, *their_second = second_by_pieces(torch, call)
+        assert ampc.allclose(ampc.tensor(slope), ampc.tensor(theirs)) and second == their_second
+
+
 @pytest.mark.parametrize("p", [2, 2.5, 3, 4])
 def test_the_slope_of_a_norm_of_zeros_has_a_slope_of_zeros(p):
     x = leaf(0.0, 0.0)
     slope, = grad(x.norm(p), x, create_graph=True)
     second, = grad(slope.sum(), x)
     assert slope.tolist() == [0, 0] and second.tolist() == [0, 0]
+
+
+SAVES = {"lerp": "lib.lerp(a, b, c)", "lerp by a number": "lib.lerp(a, b, 0.3)", "addcmul": "lib.addcmul(a, b, c)", "addcdiv": "lib.addcdiv(a, b, c)", "fmod": "lib.fmod(a, b)",
+         "remainder": "lib.remainder(a, b)", "hypot": "lib.hypot(a, b)", "copysign": "lib.copysign(a, b)", "xlogy": "lib.xlogy(a, b)", "mul": "a * b", "div": "a / b", "pow": "a ** b"}
+
+
+def saved(lib, expression, wanted):
+    """The names of the operands, and of the result, that are kept for the gradient of one operand alone; None where there is none."""
+    a, b, c = tensors = [lib.full((2,), 0.5 + i, requires_grad=i == wanted) for i in range(3)]
+    kept = []
+    with lib.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        y = eval(expression)
+    if not y.requires_grad:
+        return None
+    y.sum().backward()
+    names = {t.data_ptr(): name for t, name in zip([*tensors, y], "abcy")}
+    return sorted(names[t.data_ptr()] for t in kept), tensors[wanted].grad.tolist()
+
+
+@pytest.mark.parametrize("operator", SAVES)
+def test_no_more_is_saved_than_the_gradient_needs(operator):
+    torch = pytest.importorskip("torch")
+    for wanted in range(3):
+        mine, theirs = saved(ampc, SAVES[operator], wanted), saved(torch, SAVES[operator], wanted)
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            assert set(mine[0]) <= set(theirs[0]) and ampc.allclose(ampc.tensor(mine[1]), ampc.tensor(theirs[1])), (operator, "abc"[wanted])

@@ -26,7 +26,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 PYTHON_ORDER = re.findall(r"[\w.]+", """
     _names _process _messages _tensor _operators
     _names.table _names.table_distributed _names.modules _names.missing _names.place _process.cuda_folders _process.launcher _process.stand_in _process.start_mpiexec _process.owners version torch_version _tensor.unsupported_dtypes _ops _messages.table _messages.progress _messages.callers _messages.once _events _tensor.gradients _messages.model_names
-    _messages.checks _tensor.device types _tensor.dims _tensor.out _tensor.layout _tensor.printing _tensor.functions _process.settings amp._global_autocast
+    _messages.checks errors _tensor.device types _tensor.dims _tensor.out _tensor.layout _tensor.printing _tensor.functions _process.settings amp._global_autocast
     _tensor.creation _library_functions _tensor.buffers _tensor.shared_memory _tensor.storage storage _tensor.typed random multiprocessing backends cuda accelerator _tensor.interop formats
     _tensor.finfo testing _tensor.foreach overrides autograd futures distributed linalg _composed _tensor.array_api _tensor.methods _tensor.other_kinds
     policy amp cuda.amp cpu

@@ -1,5 +1,6 @@
 """`out=` of another shape takes the result's, in its own storage; a warning tells of elements that went."""
 
+import re
 import warnings
 
 import numpy as np
@@ -158,3 +159,38 @@ def test_a_warning_that_is_an_error_is_raised():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="resized"):
             ampc.add(ampc.ones(3), 1, out=ampc.zeros(2))
+
+
+# an operand is x, float32 [2, 3], or n, int64; of results in pairs the second may have another dtype, too
+DTYPES_OF_OUT = """lib.add(x, 1) | lib.exp(x) | lib.abs(x) | lib.neg(n) | lib.floor(x) | lib.round(x) | lib.clamp(x, 0, 1) | lib.clamp_min(x, 0) | lib.clamp(x, x, x) | lib.softmax(x, 0) | lib.log_softmax(x, 1)
+lib.cumsum(x, 0) | lib.logcumsumexp(x, 0) | lib.cummax(x, 0) | lib.sum(x, 0) | lib.mean(x, 0) | lib.prod(n, 0) | lib.amax(x, 0) | lib.argmax(x, 1) | lib.max(x, 0) | lib.min(x, 1)
+lib.sort(x, 1) | lib.topk(x, 2) | lib.kthvalue(x, 2) | lib.median(x, 1) | lib.mode(n, 1) | lib.index_select(x, 0, n[0]) | lib.gather(x, 1, n) | lib.take(x, n) | lib.scatter(x, 1, n, x)
+lib.masked_select(x, x > 0) | lib.nonzero(x) | lib.where(x > 0, x, -x) | lib.mm(x, x.t()) | lib.matmul(x, x[0]) | lib.dot(x[0], x[0]) | lib.outer(x[0], x[0]) | lib.addmm(x, x[:, :2], x)
+lib.cat([x, x]) | lib.stack([x, x]) | lib.tril(x) | lib.diag(x[0]) | lib.diff(x) | lib.cross(x, x) | lib.bucketize(x, x[0].sort()[0]) | lib.isin(n, n) | lib.norm(x, dim=1) | lib.linalg.norm(x)
+lib.linalg.qr(x) | lib.linalg.svdvals(x) | lib.linalg.det(x @ x.t()) | lib.linalg.inv(x @ x.t()) | lib.quantile(x, 0.5, dim=1) | lib.histc(x) | lib.nn.functional.gelu(x)
+lib.nn.functional.linear(x, x) | lib.nn.functional.softplus(x) | lib.nn.functional.avg_pool2d(x[None], 2) | lib.eq(x, 1) | lib.logical_not(x) | lib.signbit(x) | lib.tensordot(x, x.t(), 1)
+lib.arange(3) | lib.arange(3.0, dtype=lib.float32) | lib.ones(3) | lib.ones(3, dtype=lib.float32) | lib.linspace(0, 1, 3) | lib.full((2,), 7) | lib.eye(2) | lib.zeros(2, dtype=lib.int64)"""
+
+
+def writes_into(lib, call, kind):
+    """What the call says of an `out` of that dtype, one message for each result that is given it."""
+    given = {"lib": lib, "x": lib.tensor([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]]), "n": lib.tensor([[0, 1, 1], [1, 0, 0]])}
+    plain = eval(call, given)
+    kinds = [plain.dtype] if isinstance(plain, lib.Tensor) else [t.dtype for t in plain]
+    for at in range(len(kinds)):
+        outs = [lib.empty(0, dtype=getattr(lib, kind) if i == at else own) for i, own in enumerate(kinds)]
+        try:
+            eval(f"{call[:-1]}, out=out)", {**given, "out": outs[0] if len(outs) == 1 else tuple(outs)})
+            yield None
+        except (RuntimeError, TypeError) as error:
+            yield error
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16", "int64", "uint8", "bool"])
+def test_a_dtype_of_out_is_taken_where_torch_takes_it(kind):
+    torch = pytest.importorskip("torch")
+    for call in DTYPES_OF_OUT.replace("\n", " | ").split(" | "):
+        if kind == "bool" and re.search("arange|linspace|cumsum|prod", call):  # of which torch has no kernel, or one that tells truth values
+            continue
+        for mine, theirs in zip(writes_into(ampc, call, kind), writes_into(torch, call, kind), strict=True):
+            assert (mine is None) == (theirs is None) and (theirs is None or isinstance(mine, type(theirs))), (call, kind, mine, theirs)

@@ -1,5 +1,7 @@
 """Corners of ranges, variances, covariances and differences, each beside torch."""
 
+import warnings
+
 import numpy as np
 import pytest
 from references import R
@@ -284,3 +286,19 @@ def test_the_gradient_of_an_extreme_that_is_nan_is_nans(torch, reduce):
     y = x[:1].scatter_reduce(0, ampc.tensor([0, 0]), x[1:], "a" + reduce)
     y.backward(ampc.ones(1))
     assert x.grad.tolist() == [0.5, 0.0, 0.5]
+
+
+STATISTICS = ["x.std()", "x.var(0)", "lib.ones(2).var(0, correction=2)", "lib.ones(2).var(0, correction=1.5)", "x.var(unbiased=False)", "lib.var_mean(x)", "lib.std_mean(lib.ones(3, 1), 1)",
+              "lib.ones(0).var()", "lib.ones(0, 3).var(0)", "lib.tensor(1.0).std()", "lib.cov(lib.ones(2, 1))", "lib.cov(lib.ones(2, 3), correction=5)", "lib.corrcoef(lib.ones(2, 1))",
+              "lib.cov(lib.ones(2, 3), aweights=lib.tensor([1.0, 0.0, 0.0]))", "lib.cov(lib.ones(2, 3))", "x.std().backward()", "lib.ones(1, device='meta').var()"]
+
+
+@pytest.mark.parametrize("call", STATISTICS)
+def test_a_variance_of_too_few_values_is_warned_of_as_in_torch(call):
+    torch, told = pytest.importorskip("torch"), []
+    for lib in (ampc, torch):
+        with warnings.catch_warnings(record=True) as met:
+            warnings.simplefilter("always")
+            eval(call, {"lib": lib, "x": lib.ones(1, requires_grad=True)})
+        told.append([str(w.message).split(". ")[0] for w in met if "degrees" in str(w.message)])
+    assert told[0] == told[1]

@@ -502,3 +502,14 @@ def test_random_uses():
             model[:] = bytes(b ^ 255 for b in model)
         assert s.tolist() == list(model)
     assert io.BytesIO(bytes(pool[0][0])).read() == bytes(pool[0][1]) if pool else True
+
+
+def test_resize_counts_as_one_write_whatever_it_fills():
+    try:
+        ampc.use_deterministic_algorithms(True)
+        x = ampc.ones(3)
+        before = x._version
+        assert x.resize_(5).isnan().tolist() == [False] * 3 + [True] * 2 and x._version == before + 1
+        assert x.resize_(2)._version == before + 2
+    finally:
+        ampc.use_deterministic_algorithms(False)

@@ -210,6 +210,7 @@ def core_stub() -> str:
     text += "class LinAlgError(RuntimeError): ...\n\n\n"
     text += "class NoTensor(TypeError, AttributeError): ...\n\n\n"
     text += "class NoNumber(TypeError, RuntimeError): ...\n\n\n"
+    text += "class WrongOut(TypeError, RuntimeError): ...\n\n\n"
     text += "class NoGPU(RuntimeError, AssertionError): ...\n\n\n"
     text += "class CaptureError(RuntimeError): ...\n\n\n"
     text += "class OverridableFunction:\n    def __init__(self, function: Callable[..., Any]) -> None: ...\n"

@@ -76,7 +76,7 @@ def _resized(self: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor
     if not self.is_meta or wanted <= there:
         self._turned_into(lambda: tensor_on(self, dtype, start, size, stride))
         if wanted > there and make.asked["deterministic"] and self.numel():
-            self.as_strided((wanted - there,), (1,), there).fill_(make.unset(dtype))
+            self.data.as_strided((wanted - there,), (1,), there).fill_(make.unset(dtype))  # which counts as one write with the rest
         return self
     grown = make.empty(wanted - start, dtype=dtype, device=self.device)
     grown[: there - start].copy_(self.as_strided((there - start,), (1,)))

@@ -16,6 +16,8 @@ class NoWord(TypeError, ValueError, NotImplementedError):
     """An argument that must be one of a few words has another type. torch raises a ValueError or NotImplementedError for unknown words, so
     this is one, too."""
 
+    __module__ = "ampc.errors"
+
 
 overriding = False  # whether a class or mode that answers functions (see overrides) may exist, other than by an argument that does not fit
 

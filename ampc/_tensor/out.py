@@ -19,12 +19,14 @@ def _check(result: Any, out: Any, what: str) -> None:
 
 
 def written(result: Any, out: Any, what: str, *, quiet: bool = False) -> Any:
-    """Writes ``result``, a Tensor or a tuple of them, into ``out`` and returns it. ``out`` keeps its dtype, takes the result's shape, and needs
+    """Writes ``result``, a Tensor or a tuple of them, into ``out`` and returns it. ``out`` has its dtype, takes its shape, and needs
     no gradients, as for operators of the table; ``quiet``: without their warning of another shape. Errors name the function ``what``."""
     if out is None:
         return result
     if not isinstance(result, tuple):
         _check(result, out, what)
+        if out.dtype != result.dtype:
+            raise _C.WrongOut(f"{what}: `out` must be {result.dtype}, as the result is, got {out.dtype}; give it that dtype, or convert the result")
         if quiet and out.shape != result.shape:
             out.resize_(0)
         return _ops.clone(result, out=out)

@@ -75,16 +75,17 @@ class Finding:
 
     def __str__(self) -> str:
         inputs = [f"input {i}: {r}" for i, r in enumerate(self.inputs)]
-        return "\n  ".join([self._heading(), *self._forward(), *inputs, *self._told(), f"fix: {self.advice}"])
+        return "\n  ".join([self.heading(), *self._forward(), *inputs, *self._told(), f"fix: {self.advice}"])
 
     def _repr_html_(self) -> str:
         rows = [["input", "dtype", "shape", "lowest", "highest"]]
         rows += [[str(i), r.dtype, str(list(r.shape)), f"{r.low:.4g}", f"{r.high:.4g}"] for i, r in enumerate(self.inputs)]
         table = html_table(rows, {1, 2}) if self.inputs else ""
-        return (f"<p><b>{html.escape(self._heading())}</b></p>{html_text(*self._forward())}{table}{html_text(*self._told())}"
+        return (f"<p><b>{html.escape(self.heading())}</b></p>{html_text(*self._forward())}{table}{html_text(*self._told())}"
                 f"<p><b>fix:</b> {html.escape(self.advice)}</p>")
 
-    def _heading(self) -> str:
+    def heading(self) -> str:
+        """In one line: where, which operator, and what it returned."""
         where = f"{self.count} of {self.numel} values, the first at index {list(self.index)}"
         if self.op in CAME:
             return f"{location_text(self.location)}: {self.chosen} already contains {self.what}: {where}{self.served}"

@@ -532,7 +532,7 @@ class Doctor(Watcher):
     def closing(self) -> str:
         """The report at a script's end: of what a warning has told, where it was and a sentence."""
         self._settle(every=True, stop=False)
-        briefly = [f._heading() for f in self.findings if f.cause != "scale" and is_shown(str(f).split(": ", 1)[-1], DoctorWarning, f.location)]
+        briefly = [f.heading() for f in self.findings if f.cause != "scale" and is_shown(str(f).split(": ", 1)[-1], DoctorWarning, f.location)]
         briefly += [f"{location_text((m.file, m.line))}: [{m.rule}] {RUN[m.rule]}" for m in self.misuse
                     if is_shown(f"[{m.rule}]", MisuseWarning, (m.file, m.line))]
         if len(briefly) < len(self.findings) + len(self.misuse) or not briefly:

@@ -8,6 +8,7 @@ import html
 import math
 import statistics
 import time
+import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from .. import _C, cuda
@@ -20,6 +21,7 @@ from .._process.settings import get_float32_matmul_precision, set_float32_matmul
 from .._tensor import creation as make
 from ..serialization import _scratch
 from . import guard
+from ._finding import Finding
 from .fp32_shadow import HALVES, OperatorError, Shadow
 
 SCALES = (2.0**0, 2.0**8, 2.0**16, 2.0**24)
@@ -72,13 +74,14 @@ class Advice:
 
     ``trials`` has the measurements and ``operators`` the rounding errors in each precision. ``underflow`` has, for each loss scale, the
     share of gradient values that float16 would round to 0. ``without_units`` has the 16-bit formats whose products are computed in float32,
-    ``left_out`` the files that a script would have saved."""
+    ``left_out`` the files that a script would have saved. ``origin`` says what made the first inf or nan, where losses are not finite in
+    float32 either."""
 
     def __init__(self, trials: List[Trial], underflow: Dict[float, float], amax: float, hardware: str, history: str,
                  operators: Dict[str, List[OperatorError]], error_of: str = "gradients", misuse: Iterable[str] = (),
-                 without_units: Iterable[str] = (), left_out: Iterable[str] = ()) -> None:
+                 without_units: Iterable[str] = (), left_out: Iterable[str] = (), origin: str = "") -> None:
         self.error_of, self.operators, self.misuse, self.without_units = error_of, operators, list(misuse), list(without_units)
-        self.left_out = list(left_out)
+        self.left_out, self.origin = list(left_out), origin
         self.trials, self.underflow, self.amax, self.hardware, self.history = {t.precision: t for t in trials}, underflow, amax, hardware, history
         self.policy: Optional[policies.CastPolicy] = None
         self.precision = self._choose()
@@ -182,7 +185,8 @@ class Advice:
         text = "The losses are not finite in float32 either"
         own = min(self.operators.get("float32", []), key=lambda e: e.room if math.isfinite(e.room) else math.inf, default=None)
         if own is None:
-            return f"{text}, so autocast's precision is not the cause. `ampc run --doctor` names the first operator that returns them."
+            told = f": {self.origin}" if self.origin else ". `ampc run --doctor` names the first operator that returns them."
+            return f"{text}, so autocast's precision is not the cause{told}"
         return (f"{text}, but the script itself computes in {own.dtype} there, by .half() or the like: {own.op} at "
                 f"{location_text(own.location)} comes nearest to overflow. Keep that in float32, or run the script by `ampc run --doctor`.")
 
@@ -402,8 +406,9 @@ def measure(subject: Subject, history: str = "", title: str = "") -> Advice:
     trials = [t.timed(rounds[t.precision]) for t in trials]
     grads = exact or []
     amax = max((g.abs().max().item() for g in grads if g.numel()), default=0.0)
+    bad = trials[0].first_bad
     return Advice(trials, {s: _lost(grads, s) for s in SCALES}, amax, _hardware(subject.kind), history, operators,
-                  without_units=without_units(subject.kind))
+                  without_units=without_units(subject.kind), origin=_origin(subject, bad) if bad else "")
 
 
 def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, *, steps: int = 5, scaler: Any = None) -> Advice:
@@ -451,7 +456,7 @@ def advise_script(script: str, args: List[str], steps: int = 20, progress: bool 
 
     left_out: Dict[str, None] = {}
 
-    def run(precision: str) -> Dict[str, Any]:
+    def run(precision: str, steps: int = steps) -> Dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             path, saves = os.path.join(folder, "trial.json"), os.path.join(folder, "saves")
             os.mkdir(saves)
@@ -482,6 +487,11 @@ def advise_script(script: str, args: List[str], steps: int = 20, progress: bool 
         rows.setdefault(p, row)
         rounds.setdefault(p, []).append(row["seconds"])
     base = rows["float32"]
+    bad = next((i for i, loss in enumerate(base["losses"], 1) if not math.isfinite(loss)), 0)
+    origin = ""
+    if bad:
+        with contextlib.suppress(RuntimeError):  # a script that fails this time alone has its verdict without it
+            origin = run("doctor", bad)["origin"]
     operators = {p: [OperatorError(e[0], (e[1][0], e[1][1]), *e[2:]) for e in row["operators"]] for p, row in rows.items()}
     trials = []
     for precision, row in rows.items():
@@ -491,7 +501,8 @@ def advise_script(script: str, args: List[str], steps: int = 20, progress: bool 
                             *margin(operators[precision])).timed(rounds[precision]))
     found = Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"],
                    rows["float16"]["history"] or "the script does not use a GradScaler",
-                   operators, "losses", dict.fromkeys(text for row in rows.values() for text in row["misuse"]), without_units(base["kind"]), left_out)
+                   operators, "losses", dict.fromkeys(text for row in rows.values() for text in row["misuse"]), without_units(base["kind"]),
+                   left_out, origin)
     if found.precision in HALVES:
         found.policy = _keeping(operators[found.precision])
     return found
@@ -513,6 +524,25 @@ def _keeping(operators: List[OperatorError]) -> Optional[policies.CastPolicy]:
     names = {e.backward_of or e.op for e in operators if e.error > TOLERANCE or e.room < 1}
     known = [name for name in sorted(names) if policies.known(name)]
     return policies.CastPolicy("advised", operators=dict.fromkeys(known, "float32")) if known else None
+
+
+def origin_of(findings: List[Finding]) -> str:
+    """What made the first inf or nan, and what to write instead; empty where the doctor has found nothing."""
+    return f"{findings[0].heading()}. To mend it: {findings[0].advice}." if findings else ""
+
+
+def _origin(subject: Subject, steps: int) -> str:
+    """Of the first steps in float32, again, under the doctor."""
+    from .nonfinite import Doctor
+
+    subject.restore()
+    with warnings.catch_warnings(), Doctor() as watching:
+        warnings.simplefilter("ignore")
+        for _ in range(steps):
+            subject.optimizer.zero_grad()
+            subject.loss("float32").backward()
+            subject.optimizer.step()
+    return origin_of(watching.findings)
 
 
 def _mend(subject: Subject, precision: str) -> Optional[policies.CastPolicy]:

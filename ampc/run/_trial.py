@@ -1,7 +1,9 @@
-"""One run of a script in one precision, for ``ampc advise``: python -m ampc.run._trial RESULT PRECISION STEPS SCRIPT ARGS..."""
+"""One run of a script in one precision, for ``ampc advise``: python -m ampc.run._trial RESULT PRECISION STEPS SCRIPT ARGS... The precision
+``doctor`` is float32, watched for what makes the first inf or nan."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -21,7 +23,8 @@ from ampc.amp import autocast_mode
 
 from ..doctor import guard
 from ..doctor.fp32_shadow import HALVES, Shadow
-from ..doctor.precision_advisor import SCALES, _hardware, _lost
+from ..doctor.nonfinite import Doctor
+from ..doctor.precision_advisor import SCALES, _hardware, _lost, origin_of
 from ..serialization import _scratch
 from . import script
 
@@ -44,6 +47,7 @@ class _Notes(guard.Guard):
         self.scalers: List[Any] = []
         self.kind = "cuda" if ampc.cuda.is_available() else "cpu"
         self.shadow = Shadow()  # of the second step, from the first's backward on
+        self.doctor = Doctor() if precision == "doctor" else None
 
     def backward(self, loss: Any) -> None:
         """A backward pass begins, and with it a step."""
@@ -54,9 +58,9 @@ class _Notes(guard.Guard):
         self.losses.append(value.item() if value.numel() == 1 else math.nan)
         self.scaled = None
         self.begins.append(time.perf_counter())
-        if len(self.begins) == 1:
+        if len(self.begins) == 1 and self.doctor is None:
             self.shadow.__enter__()
-        if len(self.begins) == 2:
+        if len(self.begins) == 2 and self.doctor is None:
             self.shadow.__exit__()
             ampc.cuda.reset_peak_memory_stats()
 
@@ -88,7 +92,8 @@ class _Notes(guard.Guard):
                 "operators": self.shadow.operators, "kind": self.kind, "hardware": _hardware(self.kind),
                 "skipped": sum(len(s.ledger.skipped) for s in used), "scale": used[0].get_scale() if used else 1.0,
                 "history": str(used[0].report()) if used else "",
-                "misuse": [str(r) for r in guard.reports()]}
+                "misuse": [str(r) for r in guard.reports()],
+                "origin": origin_of(self.doctor.findings) if self.doctor is not None else ""}
 
 
 def _prepare(notes: _Notes, has_regions: bool) -> None:
@@ -190,7 +195,8 @@ def main() -> int:
             _prepare(notes, "autocast" in f.read())
         _keep_files()
         _seed()
-        status = script.run(path, args)
+        with notes.doctor or contextlib.nullcontext():
+            status = script.run(path, args)
     except SystemExit as end:
         status = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
         if status and isinstance(end.code, str):

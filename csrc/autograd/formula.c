@@ -1,12 +1,50 @@
 /* What backward formulas read and give, and how the engine runs one. */
 #include "autograd/formula.h"
 
+/* The formula of what depend_on_inputs made. */
+static int constant_slope(ac_formula *c, ac_scratch *s) {
+    GIVE(0, G);
+    for (int i = 1; i < c->node->n_in; i++) GIVE(i, ac_c_zeros(s, ac_f_input(c, i)));
+    DONE;
+}
+
+/* Makes the gradient depend on the inputs of `of`, too, with a slope of zeros: what is linear by pieces has a second
+ * derivative, as in torch. */
+static int depend_on_inputs(const ac_node *of, ac_tensor **grad) {
+    ac_tensor *slope = ac_tensor_alias(*grad);
+    ac_node *n = slope ? ac_node_new(of->name, 1 + of->n_in, 1, 0) : NULL;
+    int failed = n ? ac_edge_of(*grad, &n->edges[0]) : -1;
+    if (!failed) {
+        n->op = AC_OP_piecewise, n->backward = constant_slope;
+        n->inputs[0] = n->outputs[0] = ac_spec_of(slope);
+        for (int i = 0; i < of->n_in; i++) {
+            n->inputs[1 + i] = of->inputs[i], n->edges[1 + i] = of->edges[i];
+            if (of->edges[i].node) (void)ac_node_retain(of->edges[i].node);
+        }
+        ac_node_number(n);
+        failed = ac_set_history(slope, n, 0);
+    }
+    if (n) ac_node_release(n);
+    if (failed) ac_tensor_clear(&slope);
+    else ac_tensor_release(*grad), *grad = slope;
+    return failed;
+}
+
+static int depend_by_pieces(const ac_formula *c) {
+    const ac_node *node = c->node;
+    bool by_pieces = node->backward == ac_formulas[node->op] && ac_ops[node->op].flags & AC_FLAG_PIECEWISE;
+    for (int i = 0; i < node->n_in && c->graph && by_pieces; i++)
+        if (c->given[i]) AC_TRY(depend_on_inputs(node, &c->given[i]));
+    return 0;
+}
+
 int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, const ac_pass *pass,
                    uint64_t unneeded) {
     ac_formula c = {.node = node, .g = grads, .given = given, .graph = graph, .unneeded = unneeded};
     c.pass = graph ? NULL : pass;
     ac_scratch_start(&c.scratch);
     int failed = node->backward(&c, &c.scratch);
+    if (!failed && !c.scratch.failed) failed = depend_by_pieces(&c);
     for (int i = 0; i < c.n_sunk; i++) ac_provenance_after(&c.sunk[i]->provenance, c.sunk[i]->grad, pass);
     ac_scratch_release(&c.scratch);
     return failed || c.scratch.failed ? -1 : 0;

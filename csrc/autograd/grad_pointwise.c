@@ -73,15 +73,9 @@ FORMULA(sigmoid) {
     DONE;
 }
 
-/* The slope where a function is flat. Recorded, it depends on x, with a slope of zeros, as in torch. */
-static T flat(ac_formula *c, T x) {
-    ac_scratch *s = &c->scratch;
-    return c->graph ? ac_c_zeros_of(s, x) : NUM(0);
-}
-
 FORMULA(relu) {
     T y = RESULT(0);
-    if (c->graph) GIVE(0, WHERE(BIN(le, y, NUM(0)), flat(c, y), G));
+    if (c->graph) GIVE(0, WHERE(BIN(le, y, NUM(0)), NUM(0), G));
     else GIVE(0, BIN(relu_backward, G, y));
     DONE;
 }
@@ -202,7 +196,7 @@ FORMULA(hardswish) {
 FORMULA(hardtanh) {
     ATTR(bounds);
     T x = SAVED(0), outside = BIN(logical_or, BIN(le, x, NUM(a->low)), BIN(ge, x, NUM(a->high)));
-    GIVE(0, WHERE(outside, flat(c, x), G)); /* nan is inside */
+    GIVE(0, WHERE(outside, NUM(0), G)); /* nan is inside */
     DONE;
 }
 FORMULA(elu) {
@@ -220,12 +214,12 @@ FORMULA(leaky_relu) {
 }
 FORMULA(hardshrink) { /* softshrink's too */
     ATTR(lambd);
-    GIVE(0, WHERE(BIN(le, UN(abs, SAVED(0)), NUM(a->lambd)), flat(c, SAVED(0)), G));
+    GIVE(0, WHERE(BIN(le, UN(abs, SAVED(0)), NUM(a->lambd)), NUM(0), G));
     DONE;
 }
 FORMULA(threshold) {
     ATTR(threshold);
-    GIVE(0, WHERE(BIN(le, SAVED(0), NUM(a->threshold)), flat(c, SAVED(0)), G));
+    GIVE(0, WHERE(BIN(le, SAVED(0), NUM(a->threshold)), NUM(0), G));
     DONE;
 }
 FORMULA(nan_to_num) {
@@ -419,8 +413,9 @@ FORMULA(where) {
 
 FORMULA(addcmul) {
     ATTR(value);
-    T g = MUL(G, REAL(ac_scalar_double(a->value)));
     GIVE(0, G);
+    if (!WANTS(1) && !WANTS(2)) DONE;
+    T g = MUL(G, REAL(ac_scalar_double(a->value)));
     GIVE(1, MUL(g, SAVED(2)));
     GIVE(2, MUL(g, SAVED(1)));
     DONE;
@@ -428,17 +423,17 @@ FORMULA(addcmul) {
 
 FORMULA(addcdiv) {
     ATTR(value);
-    T by = DIV(MUL(G, REAL(ac_scalar_double(a->value))), SAVED(2));
     GIVE(0, G);
+    if (!WANTS(1) && !WANTS(2)) DONE;
+    T by = DIV(MUL(G, REAL(ac_scalar_double(a->value))), SAVED(2));
     GIVE(1, by);
     GIVE(2, UN(neg, MUL(by, DIV(SAVED(1), SAVED(2)))));
     DONE;
 }
 
 FORMULA(lerp) {
-    T weight = SAVED(2);
-    GIVE(0, MUL(G, SUB(NUM(1), weight)));
-    GIVE(1, MUL(G, weight));
+    GIVE(0, MUL(G, SUB(NUM(1), SAVED(2))));
+    GIVE(1, MUL(G, SAVED(2)));
     GIVE(2, MUL(G, SUB(SAVED(1), SAVED(0))));
     DONE;
 }

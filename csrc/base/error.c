@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+int (*ac_warn)(const char *text);
+
 enum { MESSAGE_BYTES = 1024 };
 
 static _Thread_local struct {

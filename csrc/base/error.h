@@ -28,6 +28,10 @@ ac_error ac_error_code(void);
 const char *ac_error_message(void);
 void ac_error_clear(void);
 
+/* Tells the user something: a UserWarning for the script's line, where Python is. Fails when that is an error there.
+ * NULL: nobody listens. */
+extern int (*ac_warn)(const char *text);
+
 #define AC_TRY(call)                                                                                                   \
     do {                                                                                                               \
         if ((call) < 0) return -1;                                                                                     \

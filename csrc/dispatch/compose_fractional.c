@@ -1,6 +1,6 @@
 /* Fractional max pooling (Graham 2014): the largest value of windows whose distances are drawn, so that any size can be
  * pooled to any smaller one. */
-#include "dispatch/compose.h"
+#include "dispatch/compose_read.h"
 
 static T gathered(ac_scratch *s, T x, T index) {
     ac_attrs_index_dim along = {index ? index->ndim - 1 : 0};
@@ -38,8 +38,9 @@ static int need_fit(const ac_tensor *x, const ac_tensor *samples, const ac_attrs
 /* x [N, C, ...], samples [N, C, dimensions]. A window's values are named by their places in the flattened positions. */
 COMPOSE(fractional_max_pool) {
     ATTRS(fractional);
-    T x = in[0];
-    NEED(need_fit(x, in[1], a));
+    T x = ac_c_piecewise(s, in[0]);
+    NEED(need_fit(in[0], in[1], a));
+    if (!x) return NULL;
     int64_t nd = a->kernel.n, windows = 1, taps = 1, positions = 1;
     ac_dims result = {nd + 2, {x->shape[0], x->shape[1]}};
     T flat = NUM(0), tap = NUM(0);

@@ -65,6 +65,7 @@ COMPOSE(prelu) {
     ac_dims column = {.n = x->ndim};
     for (int64_t d = 0; d < column.n; d++) column.v[d] = d == 1 ? weight->numel : 1;
     if (weight->numel == 1) column = (ac_dims){0};
+    x = ac_c_piecewise(s, x);
     T positive = BIN(gt, x, NUM(0)), rest = WHERE(positive, NUM(0), x); /* whose product has no gradient where x > 0 */
     return WHERE(positive, x, MUL(rest, ac_c_reshape(s, weight, &column)));
 }
@@ -165,7 +166,8 @@ COMPOSE(celu) {
 
 COMPOSE(rrelu) {
     ATTRS(rrelu);
-    T x = in[0], slope = REAL((a->lower + a->upper) / 2);
+    T x = ac_c_piecewise(s, in[0]), slope = REAL((a->lower + a->upper) / 2);
+    if (!x) return NULL;
     if (!isfinite(a->lower) || !isfinite(a->upper) || a->lower > a->upper)
         REFUSE(AC_RUNTIME, "rrelu: `lower` must be at most `upper`, both finite, got %g and %g", a->lower, a->upper);
     ac_attrs_random drawn = {ac_shape_of(x), a->lower, a->upper, x->dtype, ac_device_of(x)};

@@ -46,6 +46,8 @@ T ac_c_detach(ac_scratch *s, T x) {
 
 bool ac_c_records(const ac_tensor *x) { return x && ac_grad_enabled() && ac_requires_grad(x); }
 
+T ac_c_piecewise(ac_scratch *s, T x) { return ac_c_records(x) ? UN(piecewise, x) : x; }
+
 T ac_c_hand_up(ac_scratch *s, ac_scratch *inner, T x) {
     if (!x || inner->failed) return ac_c_refuse(s, -1);
     return ac_c_keep(s, ac_tensor_retain(x));

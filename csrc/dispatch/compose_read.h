@@ -21,6 +21,8 @@ T ac_c_as_tensor(ac_scratch *s, T x, ac_dtype dtype, ac_device device);
 /* x without history, and whether it has one that is recorded. */
 T ac_c_detach(ac_scratch *s, T x);
 bool ac_c_records(const ac_tensor *x);
+/* x for a result that is linear in it by pieces: as of one such operator, the gradient has a second derivative. */
+T ac_c_piecewise(ac_scratch *s, T x);
 /* x of an inner scratch, which is about to be released, for the outer one: the steps of a loop let go of their
  * temporaries. */
 T ac_c_hand_up(ac_scratch *s, ac_scratch *inner, T x);

@@ -1,5 +1,5 @@
 /* Composite operators that resample one dimension after the other: padding, interpolation, means over channels. */
-#include "dispatch/compose.h"
+#include "dispatch/compose_read.h"
 
 #include "dispatch/resample_tables.h"
 
@@ -101,6 +101,7 @@ COMPOSE(pad) {
         REFUSE(AC_NOT_IMPLEMENTED, "pad: %s padding of %" PRId64 " dimensions does not fit shape %s", modes[a->mode], n,
                ac_shape_text(x, text));
     NEED(need_values(x, n, a->mode, modes[a->mode]));
+    if (a->mode != CIRCULAR) x = ac_c_piecewise(s, x);
     for (int64_t i = 0; i < n && x; i++)
         x = pad_with_own(s, x, in[0]->ndim - 1 - i, a->before.v[i], a->after.v[i], a->mode);
     return x;
@@ -164,6 +165,7 @@ COMPOSE(interpolate) {
                    ac_dims_text(&a->size, wanted));
     if (!ac_is_floating(x->dtype) && whole) return picked(s, x, a);
     if (x->dtype == AC_uint8 && (a->mode == BILINEAR || a->mode == BICUBIC)) return of_bytes(s, x, a);
+    if (a->mode == AREA) x = ac_c_piecewise(s, x); /* as torch's, which is a pooling */
     for (int64_t d = 0; d < a->size.n && x; d++) {
         ac_table t = table_of(a, x->shape[d + 2], d);
         x = ac_c_resample(s, x, d + 2, &t);

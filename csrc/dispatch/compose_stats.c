@@ -147,6 +147,11 @@ static int check_weights(ac_scratch *s, T w, int64_t n, bool whole) {
 
 static T weighted(ac_scratch *s, T x, T w) { return w ? MUL(x, w) : x; }
 
+/* In torch's words, by which scripts filter it. */
+static const char few_observations[] =
+    "cov(): degrees of freedom is <= 0. The weights of the observations, or their number, are no more than the "
+    "correction, so the result is nan or infinite; give a smaller `correction`";
+
 COMPOSE(cov) {
     ATTRS(correction);
     ac_dims row = {2, {1, in[0]->numel}};
@@ -165,9 +170,10 @@ COMPOSE(cov) {
     x = SUB(x, DIV(ac_c_call(s, AC_OP_sum, &rows, 1, weighted(s, x, w)), total));
     T taken = NUM((double)a->correction);
     if (much && a->correction != 0) taken = DIV(MUL(taken, ac_c_sum_all(s, MUL(w, much))), total);
-    T room = ac_c_clamp_min(s, SUB(total, taken), 0),
+    T left = SUB(total, taken), room = ac_c_clamp_min(s, left, 0),
       product = ac_c_product(s, x, ac_c_transpose(s, weighted(s, x, w), 0, 1));
     ac_attrs_maybe_dims every = {{.n = -1}};
+    if (product && room && ac_warn && ac_c_read(s, left) <= 0) NEED(ac_warn(few_observations));
     return rounded(s, in, 3, ac_c_call(s, AC_OP_squeeze, &every, 1, DIV(product, room)));
 }
 

@@ -82,6 +82,14 @@ int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *ta
     return 0;
 }
 
+int ac_check_out(const ac_op_info *op, ac_dtype result, const ac_tensor *target) {
+    if (!(op->flags & AC_FLAG_EXACT_OUT) || result == target->dtype) return 0;
+    return ac_fail(AC_OUT_DTYPE,
+                   "%s: `out` must be %s, as the result is, got %s; give it that dtype, or convert the "
+                   "result with .to(%s)",
+                   op->shown, ac_dtypes[result].name, ac_dtypes[target->dtype].name, ac_dtypes[target->dtype].name);
+}
+
 int ac_check_writable(const ac_op_call *c, ac_tensor *target) {
     if (c->info->kind == AC_KIND_VIEW)
         return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", c->info->shown);
@@ -96,6 +104,7 @@ static ac_error wrong_dtype(const ac_op_call *c, const ac_tensor *target) {
 /* infer, of a call that writes into a tensor: it has the result's shape, and lies where the operands do. */
 static int prepare(const ac_op_call *c, ac_tensor *target, ac_infer *meta, bool *other_shape) {
     AC_TRY(ac_call_infer(c, meta));
+    if (other_shape) AC_TRY(ac_check_out(c->info, meta->out[0].dtype, target));
     if (other_shape && !has_shape(target, &meta->out[0].shape)) return *other_shape = true, 0;
     AC_TRY(ac_check_result(c->info->shown, &meta->out[0], target, wrong_dtype(c, target)));
     return ac_check_target_device(c, target);

@@ -12,6 +12,9 @@ int ac_check_writable(const ac_op_call *c, ac_tensor *target) AC_CHECKED;
  * of dtype. */
 int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *target, ac_error wrong_dtype) AC_CHECKED;
 
+/* The error of an `out` of another dtype, where an operator takes the result's alone (exact_out.def). */
+int ac_check_out(const ac_op_info *op, ac_dtype result, const ac_tensor *target) AC_CHECKED;
+
 /* The call, its result written into target. Where `other_shape` is given, a kernel's target that has not the result's
  * shape stays as it is, and that is set. */
 int ac_write_into(const ac_op_call *c, ac_tensor *target, bool *other_shape) AC_CHECKED;

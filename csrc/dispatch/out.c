@@ -11,10 +11,11 @@
 #include <string.h>
 
 /* By dtype alone: its shape the target takes. */
-static int check_written(const char *what, const ac_tensor *result, const ac_tensor *target) {
+static int check_written(const ac_op_info *op, const ac_tensor *result, const ac_tensor *target) {
+    AC_TRY(ac_check_out(op, result->dtype, target));
     ac_spec spec = ac_spec_of(result);
     spec.shape = ac_shape_of(target);
-    return ac_check_result(what, &spec, target, AC_OUT_DTYPE);
+    return ac_check_result(op->shown, &spec, target, AC_OUT_DTYPE);
 }
 
 /* The storage with room for that many bytes: it moves to other memory where it must. */
@@ -89,7 +90,7 @@ static int write_all(const ac_op_call *c, ac_tensor *const *targets, int n) {
     int failed = ac_call(c->op, c->in, c->n_in, c->attrs, c->out);
     ac_autocast_resume(&outer);
     if (failed) return failed;
-    for (int i = 0; i < n && !failed; i++) failed = check_written(c->info->shown, c->out[i], targets[i]);
+    for (int i = 0; i < n && !failed; i++) failed = check_written(c->info, c->out[i], targets[i]);
     for (int i = 0; i < n && !failed; i++) failed = check_apart(c, c->out[i], targets[i]);
     for (int i = 0; i < n && !failed; i++) failed = write_out(targets[i], c->out[i]);
     ac_release_results(c);
@@ -111,7 +112,7 @@ static int write_cast(const ac_op_call *c, ac_tensor *const *targets, int n) {
 /* Whether `out` decides what a sum and its like compute in, where no dtype is asked for: float64 has more digits, and
  * integers, where the operator has them, are summed as integers. */
 static bool target_decides(const ac_op_call *c, const ac_tensor *target) {
-    if (c->info->casts_at < 0 || !ac_is_floating(c->in[0]->dtype)) return false;
+    if (c->info->casts_at < 0 || c->info->flags & AC_FLAG_EXACT_OUT || !ac_is_floating(c->in[0]->dtype)) return false;
     if (ac_asked_dtype(c) != AC_NO_DTYPE) return false;
     return ac_is_floating(target->dtype) ? target->dtype == AC_float64 : c->info->flags & AC_FLAG_INTEGERS;
 }

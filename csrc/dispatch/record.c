@@ -5,10 +5,12 @@
 
 #include <string.h>
 
-/* Whether an input is saved for the gradient of another one, which nobody will ask for. */
+/* Whether an input is saved for gradients alone that nobody will ask for. */
 static bool is_saved_in_vain(const ac_op_call *c, const ac_node *node, int input) {
-    int alone = input == 0 ? AC_FLAG_X_FOR_Y : input == 1 ? AC_FLAG_Y_FOR_X : 0;
-    return c->info->flags & alone && !node->edges[1 - input].node;
+    int needs = input < 3 ? c->info->saved_for[input] : 0;
+    for (int i = 0; needs >> i; i++)
+        if (needs >> i & 1 && node->edges[i].node) return false;
+    return needs != 0;
 }
 
 bool ac_call_saves(const ac_op_call *c, const ac_node *node, int input) {
@@ -40,10 +42,10 @@ ac_node *ac_call_node(const ac_op_call *c, int n_out) {
 }
 
 /* A tensor made under inference_mode counts no writes, so it is not saved, unless all operands are such tensors: torch
- * then records nothing. Only operators whose flags say what each gradient needs refuse it; others may save what none
- * needs. */
+ * then records nothing. Only operators of which the table says what each gradient needs refuse it; others may save what
+ * none needs. */
 static int check_inference(const ac_op_call *c, const ac_tensor *saved) {
-    if (!saved->is_inference || !(c->info->flags & (AC_FLAG_X_FOR_Y | AC_FLAG_Y_FOR_X))) return 0;
+    if (!saved->is_inference || !(c->info->saved_for[0] || c->info->saved_for[1])) return 0;
     bool others = false;
     for (int i = 0; i < c->n_in && !others; i++)
         others = c->operands[i] && !c->operands[i]->is_inference && !c->operands[i]->is_scalar;

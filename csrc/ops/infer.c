@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define ATTRS(name) const ac_attrs_##name *a = i->attrs
@@ -383,10 +384,23 @@ int ac_infer_reduce_float_dim(ac_infer *i) {
     return reduce_as(i, &a->dim, a->keepdim, ac_is_floating(t) ? t : ac_default_dtype());
 }
 
+/* In torch's words, by which scripts filter it. */
+static int warn_of_too_few(const ac_infer *i, double correction) {
+    char text[320];
+    int64_t results = ac_dims_numel(&i->out[0].shape), values = results ? i->in[0]->numel / results : 0;
+    if (!ac_warn || !results || (double)values > correction || ac_device_of(i->in[0]) == AC_META) return 0;
+    snprintf(text, sizeof text,
+             "%s(): degrees of freedom is <= 0. Of %" PRId64 " value%s with a correction of %g the result is nan; give "
+             "correction=0 (unbiased=False) for the variance of these values themselves",
+             (ac_whole ? ac_whole : i->info)->shown, values, values == 1 ? "" : "s", correction);
+    return ac_warn(text);
+}
+
 int ac_infer_reduce_var(ac_infer *i) {
     ATTRS(var);
     AC_TRY(ac_need_floating(i, 0));
-    return reduce_as(i, &a->dim, a->keepdim, i->in[0]->dtype);
+    AC_TRY(reduce_as(i, &a->dim, a->keepdim, i->in[0]->dtype));
+    return warn_of_too_few(i, ac_correction(a));
 }
 
 /* Largest and smallest have no value over nothing. */

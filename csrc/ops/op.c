@@ -284,13 +284,16 @@ static void read_flags(void) {
         IN_PLACE = AC_FLAG_IN_PLACE,
         BY_PARTS = AC_FLAG_BY_PARTS,
         KEEPS_ORDER = AC_FLAG_KEEPS_ORDER,
-        X_FOR_Y = AC_FLAG_X_FOR_Y,
-        CROSSED = AC_FLAG_X_FOR_Y | AC_FLAG_Y_FOR_X
+        PIECEWISE = AC_FLAG_PIECEWISE
     };
     for (int op = 0; op < AC_N_OPS; op++) ac_ops[op].of_bool = (ac_op)op;
 #define FLAGS(name, flags_) ac_ops[AC_OP_##name].flags = flags_;
+#define SAVED_FOR(name, x, y, z) memcpy(ac_ops[AC_OP_##name].saved_for, (uint8_t[]){x, y, z}, 3);
 #define OF_BOOL(name, other) ac_ops[AC_OP_##name].of_bool = AC_OP_##other;
 #include "ops/ops.def"
+#define EXACT_OUT(name) ac_ops[AC_OP_##name].flags |= AC_FLAG_EXACT_OUT;
+#include "ops/exact_out.def"
+#undef EXACT_OUT
 }
 
 int ac_ops_init(void) {

@@ -54,9 +54,9 @@ enum {
     AC_FLAG_IN_PLACE = 1024, /* an F32 operator that reads 16-bit operands as they are, and computes in float32 */
     AC_FLAG_BY_PARTS = 2048, /* an F32 composite operator whose parts cast, each by itself */
     AC_FLAG_KEEPS_ORDER =
-        4096,                /* its result's dimensions lie in memory in its operand's order, as elementwise ones' do */
-    AC_FLAG_X_FOR_Y = 8192,  /* the first input is saved for the gradient of the second alone, */
-    AC_FLAG_Y_FOR_X = 16384, /* and the second for that of the first alone */
+        4096, /* its result's dimensions lie in memory in its operand's order, as elementwise ones' do */
+    AC_FLAG_EXACT_OUT = 16384, /* `out` must have the result's own dtype (exact_out.def) */
+    AC_FLAG_PIECEWISE = 8192,  /* linear by pieces: its gradient, recorded, depends on x with a slope of zeros */
 };
 enum { AC_MAX_PARAMS = 13, AC_MAX_OUT = 4 };
 enum { AC_WORD = -2 }; /* the size of an int[] for which the first of its words was given; AC_WORD - 1 the second */
@@ -117,8 +117,9 @@ typedef struct {
     ac_result result;
     int save;
     int flags;
-    bool mutates;  /* some parameter is marked (mut) */
-    ac_op of_bool; /* the operator whose kernel computes it for bool: itself, of most */
+    uint8_t saved_for[3]; /* of the first inputs: those whose gradients need it, as bits of a save mask; 0: any */
+    bool mutates;         /* some parameter is marked (mut) */
+    ac_op of_bool;        /* the operator whose kernel computes it for bool: itself, of most */
     int (*infer)(struct ac_infer *);
     size_t attrs_size;
     const char *signature, *doc;

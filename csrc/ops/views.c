@@ -14,6 +14,7 @@ ac_tensor *ac_view_alias(const ac_tensor *x, const void *attrs) {
     (void)attrs;
     return ac_tensor_alias(x);
 }
+ac_tensor *ac_view_piecewise(const ac_tensor *x, const void *attrs) { return ac_view_alias(x, attrs); }
 
 /* A distance in the base's memory, as the same one if it lay row by row. `digits` gets the steps along each of the
  * base's dimensions. */

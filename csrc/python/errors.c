@@ -5,11 +5,11 @@
 #define PyExc_OutOfMemoryError ac_py->out_of_memory
 /* ampc.linalg.LinAlgError: another one */
 #define PyExc_LinAlgError ac_py->linalg_error
-/* ampc._C.WrongOut: a TypeError and a RuntimeError */
+/* ampc.errors.WrongOut: a TypeError and a RuntimeError */
 #define PyExc_WrongOut ac_py->wrong_out
-/* ampc._C.CaptureError: a RuntimeError */
+/* ampc.errors.CaptureError: a RuntimeError */
 #define PyExc_CaptureError ac_py->capture_error
-/* ampc._C.NoGPU: a RuntimeError and an AssertionError */
+/* ampc.errors.NoGPU: a RuntimeError and an AssertionError */
 #define PyExc_NoGPU ac_py->no_gpu
 
 static PyObject *exception_of(ac_error code) {
@@ -29,6 +29,19 @@ PyObject *ac_raise(void) {
     return NULL;
 }
 
+static int warn(const char *text) {
+    return ac_py_warn(PyUnicode_FromString(text)) < 0 ? ac_fail(AC_PYTHON, "a warning became an error") : 0;
+}
+
+int ac_py_warn(PyObject *message) {
+    PyObject *module = message ? PyImport_ImportModule("ampc._messages.callers") : NULL;
+    PyObject *done = module ? PyObject_CallMethod(module, "warn", "O", message) : NULL;
+    Py_XDECREF(module);
+    Py_XDECREF(message);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 /* new: an exception that is `one`, and `other`, too */
 static PyObject *joined(const char *name, const char *doc, PyObject *one, PyObject *other) {
     PyObject *kinds = PyTuple_Pack(2, one, other);
@@ -38,30 +51,31 @@ static PyObject *joined(const char *name, const char *doc, PyObject *one, PyObje
 }
 
 int ac_errors_init(PyObject *module) {
+    ac_warn = warn;
     ac_py->out_of_memory = PyErr_NewExceptionWithDoc(
         "ampc.OutOfMemoryError", "A GPU's memory is out; the process goes on.", PyExc_RuntimeError, NULL);
     ac_py->linalg_error = PyErr_NewExceptionWithDoc("ampc.linalg.LinAlgError", "A matrix has not what was asked of it.",
                                                     PyExc_RuntimeError, NULL);
-    ac_py->no_tensor = joined("ampc._C.NoTensor",
+    ac_py->no_tensor = joined("ampc.errors.NoTensor",
                               "Something else stands where a Tensor is expected. Whoever asks it for a shape meets an "
                               "AttributeError, as in torch's functions that are made in Python, so it is one, too.",
                               PyExc_TypeError, PyExc_AttributeError);
     ac_py->no_number =
-        joined("ampc._C.NoNumber",
+        joined("ampc.errors.NoNumber",
                "Something else stands where numbers are expected: a TypeError, and the RuntimeError that "
                "torch raises where it finds no dtype for it.",
                PyExc_TypeError, PyExc_RuntimeError);
     ac_py->wrong_out =
-        joined("ampc._C.WrongOut",
+        joined("ampc.errors.WrongOut",
                "The tensor to write into has a dtype that cannot hold the result: a RuntimeError, and the "
                "TypeError that torch's `cat` and what is made of it raise.",
                PyExc_TypeError, PyExc_RuntimeError);
-    ac_py->no_gpu = joined("ampc._C.NoGPU",
+    ac_py->no_gpu = joined("ampc.errors.NoGPU",
                            "There is no GPU to use: a RuntimeError, and the AssertionError that torch's builds "
                            "without CUDA raise.",
                            PyExc_RuntimeError, PyExc_AssertionError);
     ac_py->capture_error = PyErr_NewExceptionWithDoc(
-        "ampc._C.CaptureError", "A CUDA graph cannot capture what was asked for.", PyExc_RuntimeError, NULL);
+        "ampc.errors.CaptureError", "A CUDA graph cannot capture what was asked for.", PyExc_RuntimeError, NULL);
     if (!ac_py->out_of_memory || !ac_py->linalg_error || !ac_py->no_tensor || !ac_py->no_number || !ac_py->wrong_out ||
         !ac_py->no_gpu || !ac_py->capture_error)
         return -1;

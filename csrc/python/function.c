@@ -57,16 +57,10 @@ static bool records(ac_tensor *const *t, int n) {
 /* In torch's words, by which scripts filter it; for the script's line. */
 static int warn_resized(const ac_tensor *target) {
     char text[AC_SHAPE_TEXT];
-    PyObject *module = PyImport_ImportModule("ampc._messages.callers");
-    PyObject *message = PyUnicode_FromFormat(
+    return ac_py_warn(PyUnicode_FromFormat(
         "An output with one or more elements was resized: it has the result's shape %s now. torch means to end this; "
         "give `out` that shape, or none of its elements: out.resize_(0)",
-        ac_shape_text(target, text));
-    PyObject *done = module && message ? PyObject_CallMethod(module, "warn", "O", message) : NULL;
-    Py_XDECREF(module);
-    Py_XDECREF(message);
-    Py_XDECREF(done);
-    return done ? 0 : -1;
+        ac_shape_text(target, text)));
 }
 
 static int write_out(ac_op op, const ac_call_args *c) {

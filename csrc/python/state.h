@@ -49,9 +49,9 @@ typedef struct {
         *unsafe_here;                                     /* Python's part of autocast's regions, see amp.c */
     PyObject *size_type;                                  /* ampc.Size, given by Python */
     PyObject *out_of_memory;                              /* ampc.OutOfMemoryError */
-    PyObject *capture_error;                              /* ampc._C.CaptureError */
+    PyObject *capture_error;                              /* ampc.errors.CaptureError */
     PyObject *linalg_error;                               /* ampc.linalg.LinAlgError */
-    PyObject *no_tensor, *no_number, *wrong_out, *no_gpu; /* ampc._C.NoTensor, NoNumber, WrongOut and NoGPU */
+    PyObject *no_tensor, *no_number, *wrong_out, *no_gpu; /* ampc.errors.NoTensor, NoNumber, WrongOut and NoGPU */
     PyObject *functions;                                  /* name -> function, also for pickling */
     PyObject *node_classes;                               /* name -> class of a grad_fn */
     PyObject *backward_cls;                               /* interned: a Function's attribute, the class of its nodes */
@@ -64,6 +64,8 @@ extern ac_py_state *ac_py;
 
 /* -- errors.c -- */
 int ac_errors_init(PyObject *module);
+/* A UserWarning for the script's line. Takes message over; NULL passes an error on. */
+int ac_py_warn(PyObject *message);
 PyObject *ac_raise(void); /* turns the core's last error into an exception; returns NULL */
 #define AC_PY_TRY(call)                                                                                                \
     do {                                                                                                               \
