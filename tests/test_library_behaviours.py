@@ -478,3 +478,68 @@ def test_a_gradient_by_its_other_name():
         p._grad = 3
     p._grad = None
     assert p.grad is None
+
+
+def scaled_convolution(torch, kind, **kwargs):
+    """As Whisper's layers do, and those that standardise their weights: a module of torch's whose convolution is given another weight."""
+    class Scaled(getattr(torch.nn, kind)):
+        def _conv_forward(self, input, weight, bias):
+            return super()._conv_forward(input, 2 * weight, None if bias is None else bias + 1)
+
+    return Scaled(2, 3, 3, **kwargs)
+
+
+def with_own_blocks(torch, kind):
+    """A layer of torch's whose blocks are somebody's own."""
+    class Own(getattr(torch.nn, kind)):
+        def _sa_block(self, x, *masks, **kwargs):
+            return 2 * super()._sa_block(x, *masks, **kwargs)
+
+        def _mha_block(self, x, mem, *masks, **kwargs):
+            return 3 * super()._mha_block(x, mem, *masks, **kwargs)
+
+        def _ff_block(self, x):
+            return 4 * super()._ff_block(x)
+
+    return Own(8, 2, 16, dropout=0.0)
+
+
+EXTENDED = {
+    "a convolution": (lambda torch: scaled_convolution(torch, "Conv1d", padding=1), [(2, 2, 5)]),
+    "padded in a circle": (lambda torch: scaled_convolution(torch, "Conv2d", padding=(1, 2), padding_mode="circular", bias=False), [(2, 2, 5, 6)]),
+    "an encoder's layer": (lambda torch: with_own_blocks(torch, "TransformerEncoderLayer"), [(5, 2, 8)]),
+    "a decoder's layer": (lambda torch: with_own_blocks(torch, "TransformerDecoderLayer"), [(5, 2, 8), (4, 2, 8)])}
+
+
+@pytest.mark.skipif(torch is None, reason="compares with torch")
+@pytest.mark.parametrize("what", list(EXTENDED))
+def test_methods_that_subclasses_put_theirs_in_place_of(what):
+    make, shapes = EXTENDED[what]
+    rng = np.random.default_rng(0)
+    theirs, ours = make(torch), make(ampc)
+    ours.load_state_dict({name: ampc.tensor(value.numpy()) for name, value in theirs.state_dict().items()})
+    operands = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    want, got = theirs(*map(torch.tensor, operands)), ours(*map(ampc.tensor, operands))
+    np.testing.assert_allclose(got.detach().cpu().numpy(), want.detach().numpy(), rtol=1e-5, atol=1e-5)
+    if "Conv" in type(ours).__mro__[1].__name__:
+        assert ours._reversed_padding_repeated_twice == theirs._reversed_padding_repeated_twice
+
+
+def test_initial_values_that_subclasses_put_theirs_in_place_of():
+    class Ones(nn.Transformer):
+        def _reset_parameters(self):
+            for p in self.parameters():
+                nn.init.ones_(p)
+
+    class Kept(nn.Embedding):
+        def _fill_padding_idx_with_zero(self):
+            pass
+
+    assert all((p == 1).all() for p in Ones(8, 2, 1, 1, 16).parameters())
+    assert (Kept(4, 3, padding_idx=1).weight[1] != 0).any() and (nn.Embedding(4, 3, padding_idx=1).weight[1] == 0).all()
+
+
+def test_registries_that_go_through_a_package_find_all_of_it():
+    assert {"LazyLinear", "AdaptiveLogSoftmaxWithLoss", "Linear", "utils", "attention"} <= set(dir(nn)) and "swa_utils" in dir(ampc.optim)
+    assert {"LazyConv2d", "lazy", "conv", "Conv2d"} <= set(dir(nn.modules))
+    assert issubclass(nn.ConvTranspose2d, nn.modules.conv._ConvTransposeMixin) and not issubclass(nn.Conv2d, nn.modules.conv._ConvTransposeMixin)

@@ -296,7 +296,7 @@ error: Error
 around: optimized_execution fuser strict_fusion _disable_emit_hooks
 nothing: set_fusion_strategy enable_onednn_fusion
 gives False: onednn_fusion_enabled
-refused: fork wait export_opnames
+refused: fork wait export_opnames _get_trace_graph
 
 [torch.jit._script torch.jit._trace torch.jit._recursive torch.jit._state torch.jit._freeze torch.jit.mobile torch.jit.frontend
     torch.jit._builtins]

@@ -27,3 +27,6 @@ else:
     def __getattr__(name: str) -> _Any:
         """``attention``, ``grad`` and ``utils`` are loaded when they are first asked for, and so are some modules."""
         return _importlib.import_module(f"{__name__}.{name}") if name in ("attention", "grad", "utils") else modules.__getattr__(name)
+
+    def __dir__() -> list:
+        return sorted({*globals(), "attention", "grad", "utils", *modules.LATER})

@@ -24,3 +24,6 @@ else:
 
             return importlib.import_module("ampc.optim.swa_utils")
         return absent_from(__name__)(name)
+
+    def __dir__() -> list:
+        return sorted({*globals(), "swa_utils"})

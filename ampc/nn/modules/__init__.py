@@ -46,3 +46,6 @@ else:
             return absent_from("ampc.nn")(name)
         globals()[name] = found = getattr(importlib.import_module(f"{__name__}.{LATER[name]}"), name)
         return found
+
+    def __dir__() -> list:
+        return sorted({*globals(), "utils", *LATER, *LATER.values()})

@@ -67,16 +67,17 @@ class _ConvNd(OfDims):
         if self.bias is not None and fan_in > 0:
             init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
-    def _around(self) -> list:
+    @property
+    def _reversed_padding_repeated_twice(self) -> Tuple[int, ...]:
         """How far the input is padded before a window, and behind it, the last dimension first, as ``F.pad`` wants it."""
-        pads = []
+        pads: list = []
         for d in reversed(range(self._dims)):
             if isinstance(self.padding, str):
                 whole = self.dilation[d] * (self.kernel_size[d] - 1) if self.padding == "same" else 0
                 pads += [whole // 2, whole - whole // 2]
             else:
                 pads += [self.padding[d]] * 2
-        return pads
+        return tuple(pads)
 
     def extra_repr(self) -> str:
         shown = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
@@ -97,11 +98,15 @@ class _Forward(_ConvNd):
         self._setup(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+        """The convolution, with another weight than the module's own where a subclass wants it; torch's name."""
         conv = getattr(F, f"conv{self._dims}d")
         padding: Any = self.padding
         if self.padding_mode != "zeros":
-            input, padding = F.pad(input, self._around(), _PADDINGS[self.padding_mode]), 0
-        return conv(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+            input, padding = F.pad(input, self._reversed_padding_repeated_twice, _PADDINGS[self.padding_mode]), 0
+        return conv(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -128,6 +133,9 @@ class _ConvTransposeNd(_ConvNd):
     def forward(self, input: Tensor, output_size: Optional[Sequence[int]] = None) -> Tensor:
         conv = getattr(F, f"conv_transpose{self._dims}d")
         return conv(input, self.weight, self.bias, self.stride, self.padding, self._extra(input, output_size), self.groups, self.dilation)
+
+
+_ConvTransposeMixin = _ConvTransposeNd  # torch's older name, which libraries ask for
 
 
 class Conv1d(_Forward, dims=1):

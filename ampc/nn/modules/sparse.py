@@ -33,6 +33,9 @@ class _Table(Module):
     def reset_parameters(self) -> None:
         """Draws the table anew, normal; the padding row is zero."""
         init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
         if self.padding_idx is not None:
             self.weight.data[self.padding_idx] = 0
 

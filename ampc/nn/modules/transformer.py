@@ -56,13 +56,19 @@ class _Layer(Module):
             setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _activation(activation)
 
-    def _add(self, x: Tensor, i: int, block: Callable[[Tensor], Tensor]) -> Tensor:
-        """x and what the i-th block makes of it, normalised: before the block, or after."""
-        norm, drop = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
-        return x + drop(block(norm(x))) if self.norm_first else norm(x + drop(block(x)))
+    def _add(self, x: Tensor, norm: Callable[[Tensor], Tensor], block: Callable[[Tensor], Tensor]) -> Tensor:
+        """x and what ``block`` makes of it, normalised: before the block, or after."""
+        return x + block(norm(x)) if self.norm_first else norm(x + block(x))
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+    def _sa_block(self, x: Tensor, attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], is_causal: bool = False) -> Tensor:
+        """Self-attention and dropout. Like the other blocks, it has torch's name: subclasses put their own in its place."""
+        return self.dropout1(self.self_attn(x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal,
+                                            need_weights=False)[0])
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        """The two linear maps, and the layer's last dropout."""
+        last = self.dropout3 if self._attends_to_memory else self.dropout2
+        return last(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
 class TransformerEncoderLayer(_Layer):
@@ -71,10 +77,8 @@ class TransformerEncoderLayer(_Layer):
     def forward(self, src: Tensor, src_mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None,
                 is_causal: bool = False) -> Tensor:
         """``src`` [L, N, E], or [N, L, E] with batch_first; masks as of MultiheadAttention."""
-        def attend(x: Tensor) -> Tensor:
-            return self.self_attn(x, x, x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, need_weights=False, is_causal=is_causal)[0]
-
-        return self._add(self._add(src, 1, attend), 2, self._feed_forward)
+        x = self._add(src, self.norm1, lambda x: self._sa_block(x, src_mask, src_key_padding_mask, is_causal=is_causal))
+        return self._add(x, self.norm2, self._ff_block)
 
 
 class TransformerDecoderLayer(_Layer):
@@ -86,20 +90,24 @@ class TransformerDecoderLayer(_Layer):
                 tgt_key_padding_mask: Optional[Tensor] = None, memory_key_padding_mask: Optional[Tensor] = None, tgt_is_causal: bool = False,
                 memory_is_causal: bool = False) -> Tensor:
         """``tgt`` and ``memory`` [L, N, E], or [N, L, E] with batch_first; masks as of MultiheadAttention."""
-        def own(x: Tensor) -> Tensor:
-            return self.self_attn(x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal, need_weights=False)[0]
+        x = self._add(tgt, self.norm1, lambda x: self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal))
+        x = self._add(x, self.norm2, lambda x: self._mha_block(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal))
+        return self._add(x, self.norm3, self._ff_block)
 
-        def other(x: Tensor) -> Tensor:
-            return self.multihead_attn(x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask,
-                                       is_causal=memory_is_causal, need_weights=False)[0]
+    def _mha_block(self, x: Tensor, mem: Tensor, attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], is_causal: bool = False) -> Tensor:
+        """Attention to ``mem``, and dropout."""
+        return self.dropout2(self.multihead_attn(x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal,
+                                                 need_weights=False)[0])
 
-        return self._add(self._add(self._add(tgt, 1, own), 2, other), 3, self._feed_forward)
+
+def _get_clones(module: Module, N: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(module) for _ in range(N)])
 
 
 class _Stack(Module):
     def __init__(self, layer: Module, num_layers: int, norm: Optional[Module]) -> None:
         super().__init__()
-        self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
+        self.layers = _get_clones(layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
 
     def _finish(self, x: Tensor) -> Tensor:
@@ -154,10 +162,14 @@ class Transformer(Module):
 
         self.encoder = custom_encoder or TransformerEncoder(TransformerEncoderLayer(*options), num_encoder_layers, norm())
         self.decoder = custom_decoder or TransformerDecoder(TransformerDecoderLayer(*options), num_decoder_layers, norm())
+        self._reset_parameters()
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+
+    def _reset_parameters(self) -> None:
+        """Draws the matrices anew, by Glorot's rule."""
         for p in self.parameters():
             if p.dim() > 1:
                 init.xavier_uniform_(p)
-        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
 
     def forward(self, src: Tensor, tgt: Tensor, src_mask: Optional[Tensor] = None, tgt_mask: Optional[Tensor] = None,
                 memory_mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None, tgt_key_padding_mask: Optional[Tensor] = None,
