@@ -310,6 +310,22 @@ def test_a_graphs_memory_is_everybodys_when_it_is_gone():
     assert ampc.cuda.memory_reserved() <= held + (2 << 20) and simulator("graphs") == graphs
 
 
+def test_a_capture_gives_cached_memory_back_before_it_asks_for_its_own():
+    """Within a capture it is too late for that."""
+    x = ampc.ones(10)
+    ampc.cuda.synchronize(), gc.collect(), ampc.cuda.empty_cache()
+    ampc.cuda.set_per_process_memory_fraction((ampc.cuda.memory_reserved() + (30 << 20)) / ampc.cuda.mem_get_info()[1])
+    try:
+        ampc.empty(2 << 20)  # leaves 20 MiB in the cache
+        for _ in range(2):  # and so does the first graph
+            g, y = captured(lambda: (x + 1, ampc.empty(2 << 20)))
+            g.replay()
+            assert y[0].tolist() == [2.0] * 10
+            del g, y
+    finally:
+        ampc.cuda.set_per_process_memory_fraction(1.0)
+
+
 def test_graphs_that_share_a_pool():
     x, pool = ampc.ones(1000), ampc.cuda.graph_pool_handle()
     first, y = captured(lambda: (x + 1) * 2, pool=pool)

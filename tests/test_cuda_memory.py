@@ -229,6 +229,19 @@ def test_private_pool():
     ampc.cuda.empty_cache()
 
 
+@pytest.mark.skipif(not ON_GPU or ampc.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_pools_memory_of_each_gpu_is_everybodys_when_it_is_gone():
+    ampc.cuda.empty_cache()
+    held, pool = ampc.cuda.memory_reserved(1), ampc.cuda.MemPool()
+    for i in range(2):
+        with ampc.cuda.use_mem_pool(pool, i):
+            ampc.ones(1000, device=f"cuda:{i}")
+    del pool
+    gc.collect()
+    ampc.cuda.empty_cache()
+    assert ampc.cuda.memory_reserved(1) == held
+
+
 # -- storages of another size --------------------------------------------------------------------------------------------------------
 
 
