@@ -326,6 +326,19 @@ def test_a_capture_gives_cached_memory_back_before_it_asks_for_its_own():
         ampc.cuda.set_per_process_memory_fraction(1.0)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_tables_of_a_captured_resampling_stay_while_the_graph_lives(mode):
+    x = ampc.rand(1, 1, 6, 6)
+    resized = lambda n: ampc.nn.functional.interpolate(x, size=(n, n), mode=mode)  # noqa: E731
+    want = resized(5)
+    g, y = captured(lambda: resized(5))
+    for n in range(10, 150):  # whose tables take the places of others
+        resized(n)
+    others = [ampc.full((n,), -1.0) for n in range(8, 400)]
+    g.replay()
+    assert y.equal(want) and others[0].sum().item() == -8
+
+
 def test_graphs_that_share_a_pool():
     x, pool = ampc.ones(1000), ampc.cuda.graph_pool_handle()
     first, y = captured(lambda: (x + 1) * 2, pool=pool)

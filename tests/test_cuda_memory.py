@@ -122,6 +122,19 @@ def test_a_weights_copy_is_not_read_on_a_stream_that_did_not_make_it():
         assert result.equal(results[-1])
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_tables_of_resampling_are_there_for_every_stream(mode):
+    x, streams, results = ampc.rand(1, 1, 6, 6), [ampc.cuda.Stream() for _ in range(2)], []
+    ampc.cuda.synchronize()
+    for side in streams:
+        with ampc.cuda.stream(side):
+            results.append(ampc.nn.functional.interpolate(x, size=(11, 11), mode=mode))
+    streams[1].synchronize()
+    later = results[1].cpu()
+    streams[0].synchronize()
+    assert later.equal(results[0].cpu())
+
+
 def test_pinned_memory():
     x = ampc.arange(1000.0, device="cpu")
     p = x.pin_memory()
