@@ -56,10 +56,10 @@ class graph_step:
     of steps and the random numbers of dropout are, too. The learning rate and the optimizer's other options may change between steps, by a
     scheduler as well. The numbers are those of the same step without a graph, bit for bit.
 
-    The first ``warmup`` calls for batches of one shape run without a graph. A batch of another shape is captured by itself. A step is captured
-    again when ``model.training`` or an option of the scaler has changed, and after the optimizer or the scaler has loaded a state. Any other
-    change of the model, such as a parameter's ``requires_grad``, needs a new ``graph_step``. Inputs and targets are Tensors, or tuples of
-    Tensors; those on the CPU are copied. Gradients stay in ``p.grad`` until the next step.
+    The first ``warmup`` calls for batches of one shape run without a graph, and further ones until a step was not skipped. A batch of another
+    shape is captured by itself. A step is captured again when ``model.training`` or an option of the scaler has changed, and after the optimizer
+    or the scaler has loaded a state. Any other change of the model, such as a parameter's ``requires_grad``, needs a new ``graph_step``. Inputs
+    and targets are Tensors, or tuples of Tensors; those on the CPU are copied. Gradients stay in ``p.grad`` until the next step.
 
     ``scaler.gate(scheduler).step()`` after the step follows applied steps only, as without a graph; it waits for the GPU to know.
 
@@ -91,6 +91,7 @@ class graph_step:
         self.model, self.loss_fn, self.optimizer, self.scaler = model, loss_fn, optimizer, scaler
         self._dtype = dtype or (_C.bfloat16 if scaler is None else _C.float16)
         self._warmup, self._runs = warmup, {}  # type: ignore[var-annotated]  # how often each shape has run without a graph
+        self._makes_state = False  # whether the optimizer's state does not exist yet, because all steps were skipped
         self._limit: Optional[Tensor] = None
         self._captured: Dict[tuple, _Captured] = {}
         self._pool = graph_pool_handle()
@@ -129,8 +130,10 @@ class graph_step:
             self._captured, self._runs, step = {}, {}, None
         if step is None:
             self._runs[key] = self._runs.get(key, 0) + 1
-            if self._runs[key] <= self._warmup:
-                return self._run([t.to(self._device) for t in batch], key[0])
+            if self._runs[key] <= self._warmup or self._makes_state:
+                loss = self._run([t.to(self._device) for t in batch], key[0])
+                self._makes_state = self.optimizer._makes_state()
+                return loss
             step = self._captured[key] = self._capture([t.to(self._device).clone() for t in batch], key[0])
         else:
             for mine, t in zip(step.batch, batch):
