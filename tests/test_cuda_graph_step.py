@@ -118,6 +118,18 @@ def test_a_state_that_is_loaded_is_not_passed_by():
     assert train(True) == train(False)
 
 
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote", "ignore:.*scheduler-after-skip")
+def test_the_capture_waits_for_a_step_that_is_not_skipped():
+    def train(graphed):
+        model, x, y = make_model(), *make_batches(1)[0]
+        optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=1e-2), ampc.amp.GradScaler("cuda", init_scale=2.0**22, growth_interval=3)
+        step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler) if graphed else lambda x, y: eager_step(model, optimizer, scaler, x, y, None)
+        return [(step(x, y).item(), scaler.get_scale(), [p.tolist() for p in model.parameters()]) for _ in range(16)], [s.skipped for s in scaler.ledger]
+
+    eager = train(False)
+    assert eager[1][:3] == [True] * 3 and train(True) == eager
+
+
 @pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
 def test_a_scale_that_starts_too_high_is_lowered_before_a_step_is_captured():
     def train(graphed):

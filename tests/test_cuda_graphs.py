@@ -310,6 +310,35 @@ def test_a_graphs_memory_is_everybodys_when_it_is_gone():
     assert ampc.cuda.memory_reserved() <= held + (2 << 20) and simulator("graphs") == graphs
 
 
+def test_a_capture_gives_cached_memory_back_before_it_asks_for_its_own():
+    """Within a capture it is too late for that."""
+    x = ampc.ones(10)
+    ampc.cuda.synchronize(), gc.collect(), ampc.cuda.empty_cache()
+    ampc.cuda.set_per_process_memory_fraction((ampc.cuda.memory_reserved() + (30 << 20)) / ampc.cuda.mem_get_info()[1])
+    try:
+        ampc.empty(2 << 20)  # leaves 20 MiB in the cache
+        for _ in range(2):  # and so does the first graph
+            g, y = captured(lambda: (x + 1, ampc.empty(2 << 20)))
+            g.replay()
+            assert y[0].tolist() == [2.0] * 10
+            del g, y
+    finally:
+        ampc.cuda.set_per_process_memory_fraction(1.0)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_tables_of_a_captured_resampling_stay_while_the_graph_lives(mode):
+    x = ampc.rand(1, 1, 6, 6)
+    resized = lambda n: ampc.nn.functional.interpolate(x, size=(n, n), mode=mode)  # noqa: E731
+    want = resized(5)
+    g, y = captured(lambda: resized(5))
+    for n in range(10, 150):  # whose tables take the places of others
+        resized(n)
+    others = [ampc.full((n,), -1.0) for n in range(8, 400)]
+    g.replay()
+    assert y.equal(want) and others[0].sum().item() == -8
+
+
 def test_graphs_that_share_a_pool():
     x, pool = ampc.ones(1000), ampc.cuda.graph_pool_handle()
     first, y = captured(lambda: (x + 1) * 2, pool=pool)
@@ -384,6 +413,23 @@ def test_a_captured_step_follows_the_learning_rate(make):
             made[1].param_groups[0]["lr"] = rate
         step(*eager), g.replay()
         assert [p.tolist() for p in eager[0].parameters()] == [p.tolist() for p in graphed[0].parameters()]
+
+
+@pytest.mark.parametrize("make", [lambda p: ampc.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: ampc.optim.AdamW(p, lr=0.01)], ids=["SGD", "AdamW"])
+@pytest.mark.filterwarnings("ignore:.*scaler-without-fp16")
+@pytest.mark.parametrize("scaled", [False, True], ids=["plain", "scaled"])
+def test_the_step_that_makes_the_optimizers_state_is_not_captured(make, scaled):
+    w = ampc.nn.Parameter(ampc.ones(3))
+    optimizer, scaler = make([w]), ampc.amp.GradScaler("cuda", enabled=scaled)
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale((w * w).sum()).backward()
+        scaler.step(optimizer)
+
+    with pytest.raises(RuntimeError, match=r"step: a CUDA graph cannot capture the step that makes the optimizer's state"):
+        captured(step)
+    assert not optimizer.state
 
 
 def test_stochastic_rounding_draws_anew_at_each_replay():

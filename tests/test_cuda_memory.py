@@ -75,6 +75,66 @@ def test_memory_of_another_stream_is_not_reused_early():
     assert other.sum().item() == 0
 
 
+def passed_on(side, f, *inputs):
+    """f on another stream, whose work backward must wait for by itself."""
+    side.wait_stream(ampc.cuda.current_stream())
+    with ampc.cuda.stream(side):
+        return f(*inputs)
+
+
+def test_backward_waits_for_the_streams_of_forward():
+    x, w, first, second = ampc.rand(1000), ampc.rand(1000, requires_grad=True), ampc.cuda.Stream(), ampc.cuda.Stream()
+    ampc.cuda.synchronize()
+    loss = passed_on(first, lambda: (w * x).exp().sum()) * 2 + passed_on(second, lambda: (w * x).exp().sum())
+    loss.backward()
+    np.testing.assert_allclose(w.grad.cpu().numpy(), (3 * x * (w * x).exp()).detach().cpu().numpy(), rtol=1e-6)
+
+
+def test_what_backward_has_read_is_not_overwritten_on_the_streams_of_forward():
+    x, w, side = ampc.rand(1000), ampc.rand(1000, requires_grad=True), ampc.cuda.Stream()
+    (grad,) = ampc.autograd.grad(passed_on(side, lambda: (w * x).exp().sum()), w)
+    with ampc.cuda.stream(side):  # takes the memory of what was saved
+        others = [ampc.full((1000,), float("nan")) for _ in range(8)]
+    side.synchronize()
+    np.testing.assert_allclose(grad.cpu().numpy(), (x * (w * x).exp()).detach().cpu().numpy(), rtol=1e-6)
+    assert all(o.isnan().all().item() for o in others)
+
+
+def test_a_capture_does_not_wait_for_the_streams_of_a_forward_before_it():
+    x, w, side, g = ampc.rand(100), ampc.rand(100, requires_grad=True), ampc.cuda.Stream(), ampc.cuda.CUDAGraph()
+    loss = passed_on(side, lambda: (w * x).exp().sum())
+    with ampc.cuda.graph(g):
+        (grad,) = ampc.autograd.grad(loss, w)
+    g.replay()
+    np.testing.assert_allclose(grad.cpu().numpy(), (x * (w * x).exp()).detach().cpu().numpy(), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_a_weights_copy_is_not_read_on_a_stream_that_did_not_make_it():
+    layer, x, streams = ampc.nn.Linear(64, 64), ampc.rand(8, 64), [ampc.cuda.Stream() for _ in range(3)]
+    ampc.cuda.synchronize()
+    results = []
+    for side in streams:
+        with ampc.cuda.stream(side), ampc.autocast("cuda", dtype=ampc.float16), ampc.no_grad():
+            results.append(layer(x))
+    for side, result in zip(reversed(streams), reversed(results)):
+        side.synchronize()
+        assert result.equal(results[-1])
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_tables_of_resampling_are_there_for_every_stream(mode):
+    x, streams, results = ampc.rand(1, 1, 6, 6), [ampc.cuda.Stream() for _ in range(2)], []
+    ampc.cuda.synchronize()
+    for side in streams:
+        with ampc.cuda.stream(side):
+            results.append(ampc.nn.functional.interpolate(x, size=(11, 11), mode=mode))
+    streams[1].synchronize()
+    later = results[1].cpu()
+    streams[0].synchronize()
+    assert later.equal(results[0].cpu())
+
+
 def test_pinned_memory():
     x = ampc.arange(1000.0, device="cpu")
     p = x.pin_memory()
@@ -180,6 +240,19 @@ def test_private_pool():
     del again, pool
     gc.collect()
     ampc.cuda.empty_cache()
+
+
+@pytest.mark.skipif(not ON_GPU or ampc.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_pools_memory_of_each_gpu_is_everybodys_when_it_is_gone():
+    ampc.cuda.empty_cache()
+    held, pool = ampc.cuda.memory_reserved(1), ampc.cuda.MemPool()
+    for i in range(2):
+        with ampc.cuda.use_mem_pool(pool, i):
+            ampc.ones(1000, device=f"cuda:{i}")
+    del pool
+    gc.collect()
+    ampc.cuda.empty_cache()
+    assert ampc.cuda.memory_reserved(1) == held
 
 
 # -- storages of another size --------------------------------------------------------------------------------------------------------

@@ -126,6 +126,19 @@ def test_one_allocation_a_block_ends_where_memory_does():
     assert python(code.replace("else 999", "else 1000"), AMPC_SIM_GUARD=1, AMPC_CUDA_CACHING=0).returncode == -11
 
 
+def test_a_graph_keeps_its_memory_without_caching():
+    done = python("""
+        import ampc
+        x, g = ampc.ones(1000, device="cuda"), ampc.cuda.CUDAGraph()
+        with ampc.cuda.graph(g):
+            y = ((x * 2).exp() + 1).sum()
+        others = [ampc.zeros(1000, device="cuda") for _ in range(8)]
+        g.replay()
+        print(round(y.item()))
+    """, AMPC_CUDA_CACHING=0)
+    assert done.stdout == "8389\n", done.stderr
+
+
 # -- libraries -------------------------------------------------------------------------------------------------------------------
 
 

@@ -161,7 +161,8 @@ def _place(error: BaseException) -> str:
 
 
 class graph:
-    """``with cuda.graph(g):`` captures the work within in ``g``, on a stream of its own, after waiting for the GPU.
+    """``with cuda.graph(g):`` captures the work within in ``g``, on a stream of its own, after waiting for the GPU and giving back the cached
+    memory that no tensor uses: the graph has memory of its own, and within a capture none can be given back.
 
     Args:
         cuda_graph: a CUDAGraph.
@@ -185,6 +186,7 @@ class graph:
     def __enter__(self) -> None:
         _C._cuda_synchronize(self.capture_stream._index)
         gc.collect()  # what dies later would end events and give memory back within the capture
+        _C._cuda_empty_cache(self.capture_stream._index)
         self._region = stream_region(self.capture_stream)
         self._region.__enter__()
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Set, Tuple
 
 from .. import _C
 from .._names.missing import absent_from
@@ -141,6 +141,7 @@ class MemPool:
     def __init__(self) -> None:
         self._number = next(_pool_numbers)
         self.id = (0, self._number)
+        self._gpus: Set[int] = set()  # that it has memory on
         _pools[self.id] = self
 
     def handle(self) -> Tuple[int, int]:
@@ -169,10 +170,10 @@ def pool_of(handle: Any) -> MemPool:
 
 
 def retire_with(pool: MemPool, index: int) -> None:
-    """The pool's memory is everybody's again when the pool dies."""
-    if not hasattr(pool, "_retire"):
-        pool._retire = weakref.finalize(pool, _C._cuda_pool_retire, index, pool._number)  # type: ignore[attr-defined]
-        pool._retire.atexit = False  # type: ignore[attr-defined]
+    """The pool's memory on a GPU is everybody's again when the pool dies."""
+    if index not in pool._gpus:
+        pool._gpus.add(index)
+        weakref.finalize(pool, _C._cuda_pool_retire, index, pool._number).atexit = False
 
 
 class use_mem_pool(_C.Scope):

@@ -167,6 +167,7 @@ class Optimizer(HasHooks):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        self._check_capture()
         grads = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None] if zero_grad else []
         self._zero_along = self._can_zero() and len({id(g) for g in grads}) == len(grads) > 0  # none is read again
         try:
@@ -214,6 +215,7 @@ class Optimizer(HasHooks):
         """``step(*args, **kwargs)``, which the GPU skips if ``found_inf`` is not 0. A GradScaler calls it if ``can_leave_step_out()``.
 
         A step that makes state, such as the first, waits for the flag: a skipped one makes none."""
+        self._check_capture()
         if self._makes_state() and found_inf.item():
             self.step_left_out()
             if kwargs.get("zero_grad"):
@@ -224,6 +226,11 @@ class Optimizer(HasHooks):
             return self.step(*args, **kwargs)
         finally:
             self._found_inf = None
+
+    def _check_capture(self) -> None:
+        if captured_graph() is not None and self._makes_state():
+            raise _C.CaptureError(f"{type(self).__name__}.step: a CUDA graph cannot capture the step that makes the optimizer's state, because each "
+                                  "replay would make it anew; make a step that is not skipped before the capture")
 
     def _state_names_of(self, group: Dict[str, Any]) -> Iterable[str]:
         """Names of what a parameter's state has after a step, but for what ``rounding`` keeps."""

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/inline.h"
 #include "base/pool.h"
+#include "cuda/gpu.h"
 #include "autograd/formula.h"
 
 #include <math.h>
@@ -24,6 +25,12 @@ typedef struct {
     int asked;     /* the first of the inputs asked for that is a result of this node, or -1 */
 } task;
 
+/* A stream of a GPU that the forward of some nodes ran on, while this pass runs on another. */
+typedef struct {
+    ac_device device;
+    CUstream stream;
+} elsewhere;
+
 typedef struct {
     task *tasks;
     int64_t n, room;
@@ -33,6 +40,8 @@ typedef struct {
     int64_t n_grads;
     ac_edge *targets; /* of the inputs asked for */
     int *next_asked;  /* of each of them, the next one of the same node, or -1 */
+    elsewhere *streams;
+    int n_streams, streams_room;
     const ac_backward_args *args;
     ac_pass pass;
     ac_pass *outer; /* of the backward whose gradients this one goes on with, or NULL */
@@ -120,6 +129,44 @@ static void mark_needed(engine *e) {
             if (t->node->edges[k].node) t->leads_on = e->tasks[*slot_of(e, t->node->edges[k].node)].needed;
         t->needed = t->needed || t->leads_on;
     }
+}
+
+/* -- streams: the pass runs on the caller's ------------------------------------------------------------ */
+
+static int note_stream(engine *e, ac_device d, CUstream s) {
+    for (int i = 0; i < e->n_streams; i++)
+        if (e->streams[i].device == d && e->streams[i].stream == s) return 0;
+    if (e->n_streams == e->streams_room) {
+        int room = e->streams_room ? 2 * e->streams_room : 4;
+        elsewhere *streams = ac_alloc((size_t)room * sizeof *streams);
+        if (!streams) return -1;
+        if (e->n_streams) memcpy(streams, e->streams, (size_t)e->n_streams * sizeof *streams);
+        ac_free(e->streams, (size_t)e->streams_room * sizeof *streams);
+        e->streams = streams, e->streams_room = room;
+    }
+    AC_TRY(ac_gpu_stream_follow(d, ac_gpu_stream(d), s));
+    e->streams[e->n_streams++] = (elsewhere){d, s};
+    return 0;
+}
+
+/* What forward left on other streams is there before it is read. */
+static int join_streams(engine *e) {
+    for (int64_t i = 0; i < e->n; i++) {
+        const ac_node *n = e->tasks[i].node;
+        ac_device d = n->n_out && !n->is_accumulator ? n->outputs[0].device : AC_CPU;
+        if (ac_is_gpu(d) && n->stream != ac_gpu_stream(d)) AC_TRY(note_stream(e, d, (CUstream)(uintptr_t)n->stream));
+    }
+    return 0;
+}
+
+/* Memory of theirs that the pass has read and freed is not used again before it was read. */
+static int part_streams(engine *e) {
+    int failed = 0;
+    for (int i = 0; i < e->n_streams; i++) {
+        const elsewhere *at = &e->streams[i];
+        if (ac_gpu_stream_follow(at->device, at->stream, ac_gpu_stream(at->device)) < 0) failed = -1;
+    }
+    return failed;
 }
 
 /* -- gradients on their way --------------------------------------------------------------------- */
@@ -450,6 +497,7 @@ static int run_engine(engine *e, const ac_edge *roots) {
     AC_TRY(discover(e, roots));
     sort_tasks(e);
     mark_needed(e);
+    AC_TRY(join_streams(e));
     for (int i = 0; i < e->args->n_roots; i++) AC_TRY(seed_root(e, &roots[i], i));
     for (int i = 0; i < e->args->n_roots; i++) { /* a root may itself be a leaf */
         task *t = &e->tasks[*slot_of(e, roots[i].node)];
@@ -463,6 +511,7 @@ static void free_engine(engine *e) {
     ac_free(e->grads, (size_t)(e->n_grads + 1) * sizeof *e->grads);
     ac_free(e->tasks, (size_t)e->room * sizeof *e->tasks);
     ac_free(e->table, (size_t)e->table_size * sizeof *e->table);
+    ac_free(e->streams, (size_t)e->streams_room * sizeof *e->streams);
 }
 
 static int edges_of(ac_tensor *const *tensors, int n, ac_edge *edges) {
@@ -492,6 +541,7 @@ int ac_backward(const ac_backward_args *args) {
         ac_autocast_state amp = ac_autocast_suspend();
         ac_mode.no_grad = !args->create_graph;
         failed = run_engine(&e, edges);
+        if (part_streams(&e) < 0) failed = -1;
         ac_mode = mode;
         ac_autocast_resume(&amp);
     }

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/inline.h"
+#include "cuda/gpu.h"
 #include "ops/views.h"
 
 #include <inttypes.h>
@@ -157,6 +158,7 @@ int ac_set_history(ac_tensor *t, ac_node *node, int index) {
     AC_ASSERT(index >= 0 && index < node->n_out);
     if (!m) return -1;
     ac_meta_set_node(m, ac_node_retain(node), index);
+    node->stream = ac_gpu_stream_for(ac_device_of(t));
     m->requires_grad = false;
     t->view_version = *ac_version(t);
     return 0;

@@ -38,8 +38,9 @@ struct ac_node {
     void *hooks;      /* owned: Python's hooks on the results */
     ac_dtype compute; /* what autocast made it compute in; of no interest when `is_low` is not set */
     bool is_low;
-    ac_scaling scaled; /* the result is a loss that a GradScaler scaled */
-    bool released;     /* a backward has passed and freed what was saved */
+    const void *stream; /* of a GPU: where the results were made */
+    ac_scaling scaled;  /* the result is a loss that a GradScaler scaled */
+    bool released;      /* a backward has passed and freed what was saved */
     bool is_accumulator;
     int n_in, n_out;
     size_t attrs_size, bytes;

@@ -245,6 +245,18 @@ int ac_gpu_event_elapsed(ac_device d, CUevent from, CUevent to, float *ms) {
     WITHIN(d, "the time between two events", ac_cu.cuEventElapsedTime(ms, from, to));
     return 0;
 }
+int ac_gpu_stream_follow(ac_device d, CUstream s, CUstream before) {
+    CUevent reached = NULL;
+    bool captured[2] = {false, false};
+    if (ac_gpu_any_capture()) {
+        AC_TRY(ac_gpu_stream_captured(d, s, &captured[0]));
+        AC_TRY(ac_gpu_stream_captured(d, before, &captured[1]));
+    }
+    if (captured[0] != captured[1]) return 0;
+    AC_TRY(ac_gpu_event_new(d, false, false, &reached));
+    int failed = ac_gpu_event_record(d, reached, before) < 0 || ac_gpu_event_await(d, reached, s) < 0;
+    return ac_gpu_event_free(d, reached) < 0 || failed ? -1 : 0;
+}
 
 /* -- bad indices ------------------------------------------------------------------------------------ */
 

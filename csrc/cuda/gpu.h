@@ -87,6 +87,7 @@ bool ac_gpu_reads_pageable(ac_device d);
 /* The thread's current stream of a device; NULL is the legacy default stream, which every thread starts on. */
 CUstream ac_gpu_stream(ac_device d);
 void ac_gpu_set_stream(ac_device d, CUstream s);
+static inline CUstream ac_gpu_stream_for(ac_device d) { return ac_is_gpu(d) ? ac_gpu_stream(d) : NULL; }
 
 /* One of the device's streams of that priority, which are never destroyed: whoever still has the handle of one that
  * nobody owns uses a stream. After AC_GPU_STREAMS the first is given out again. */
@@ -94,6 +95,9 @@ enum { AC_GPU_STREAMS = 32, AC_GPU_PRIORITIES = 6 /* from 0 down to -5 */ };
 int ac_gpu_stream_of(ac_device d, int priority, CUstream *s) AC_CHECKED;
 int ac_gpu_stream_wait(ac_device d, CUstream s) AC_CHECKED; /* the host waits */
 int ac_gpu_stream_idle(ac_device d, CUstream s, bool *idle) AC_CHECKED;
+/* What is queued on s from now on waits for all present work of `before`. Nothing where one of them alone is captured:
+ * that can't wait for the other. */
+int ac_gpu_stream_follow(ac_device d, CUstream s, CUstream before) AC_CHECKED;
 int ac_gpu_stream_captured(ac_device d, CUstream s, bool *yes) AC_CHECKED; /* by whomever */
 int ac_gpu_synchronize(ac_device d) AC_CHECKED;
 

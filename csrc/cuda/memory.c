@@ -25,6 +25,7 @@ typedef struct arena {
     CUstream stream;
     uint64_t pool;
     bool small;
+    int pieces;         /* of the driver's that its blocks are cut from */
     ac_gpu_block *free; /* one of each size, smallest first; those of its size hang on it */
 } arena;
 
@@ -113,14 +114,14 @@ static arena *arena_for(ac_device d, CUstream s, uint64_t pool, bool small) {
     return memory.arenas = a;
 }
 
-/* The smallest free block that is large enough. */
+/* The smallest free block that is large enough; without caching, one of the very size. */
 static ac_gpu_block *find_free(ac_device d, CUstream s, uint64_t pool, bool small, int64_t bytes) {
     ac_gpu_block *best = NULL;
     for (arena *a = memory.arenas; a; a = a->next) {
         if (!fits(a, d, s, pool, small)) continue;
         ac_gpu_block *b = a->free;
         while (b && b->bytes < bytes) b = b->larger;
-        if (b && (!best || b->bytes < best->bytes)) best = b;
+        if (b && (is_caching() || b->bytes == bytes) && (!best || b->bytes < best->bytes)) best = b;
     }
     return latest(best);
 }
@@ -133,7 +134,7 @@ static void give_back_piece(ac_gpu_block *b) {
     ac_gpu_memory_stats *s = stats_of(b->home->device);
     list_remove(b);
     (void)ac_cu.cuMemFree_v2(b->address);
-    s->reserved -= b->bytes, s->segments--;
+    s->reserved -= b->bytes, s->segments--, b->home->pieces--;
     ac_free(b, sizeof *b);
 }
 
@@ -146,6 +147,19 @@ static void give_back_unused(ac_device d) {
                 if (a->device == d && is_whole_piece(b) && !a->pool) give_back_piece(b); /* a graph uses a pool's */
             }
         }
+}
+
+/* Each graph had arenas of its own, which no later one uses. */
+static void forget_empty_arenas(void) {
+    for (arena **at = &memory.arenas; *at;) {
+        arena *a = *at;
+        if (a->pieces) {
+            at = &a->next;
+            continue;
+        }
+        *at = a->next;
+        ac_free(a, sizeof *a);
+    }
 }
 
 static int64_t piece_bytes(int64_t bytes) {
@@ -204,7 +218,7 @@ static int new_piece(arena *home, int64_t bytes, ac_gpu_block **piece) {
     }
     *b = (ac_gpu_block){.home = home, .address = address, .bytes = bytes};
     ac_gpu_memory_stats *s = stats_of(home->device);
-    s->reserved += bytes, s->segments++;
+    s->reserved += bytes, s->segments++, home->pieces++;
     if (s->reserved > s->reserved_peak) s->reserved_peak = s->reserved;
     list_add(b);
     *piece = b;
@@ -240,7 +254,8 @@ static void release(ac_gpu_block *b) {
     if (after && !after->live) list_remove(after), join(b, after);
     if (before && !before->live) list_remove(before), join(before, b), b = before;
     list_add(b);
-    if (!is_caching() && is_whole_piece(b)) give_back_piece(b);
+    if (is_caching() || b->home->pool || ac_gpu_any_capture()) return; /* a graph uses a pool's */
+    if (is_whole_piece(b)) give_back_piece(b);
 }
 
 /* Events behind the work that other streams have queued so far; false when one could not be made. */
@@ -414,6 +429,7 @@ int ac_gpu_empty_cache(ac_device d) {
     CUresult result = wait_for_all(d);
     free_waiting();
     give_back_unused(d);
+    forget_empty_arenas();
     (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     ac_gpu_leave(&scope);
     ac_gpu_pinned_trim();

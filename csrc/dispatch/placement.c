@@ -1,6 +1,8 @@
 /* Determines the device that a call runs on, and refuses operands on different devices. */
 #include "dispatch/placement.h"
 
+#include "cuda/gpu.h"
+
 #include <string.h>
 
 /* Numbers, and 0-d tensors of the CPU beside a GPU's in elementwise operators, travel with the call; so does what the
@@ -46,4 +48,21 @@ int ac_check_target_device(const ac_op_call *c, const ac_tensor *target) {
     if (device == ac_device_of(target) || numbers_only) return 0;
     return ac_fail(AC_RUNTIME, "%s: the target is on %s and the operands on %s; bring them together with .to(device)",
                    c->info->shown, ac_device_name(ac_device_of(target)), ac_device_name(device));
+}
+
+int ac_wait_for_kept(ac_device device) {
+    return ac_is_gpu(device) ? ac_gpu_stream_wait(device, ac_gpu_stream(device)) : 0;
+}
+
+static void release_kept(void *t) { ac_tensor_release(t); }
+
+int ac_lend_kept(ac_tensor *t) {
+    ac_device d = ac_device_of(t);
+    ac_gpu_block *b = ac_is_gpu(d) ? ac_gpu_block_of(t->storage) : NULL;
+    if (!b) return 0;
+    AC_TRY(ac_gpu_record_stream(b, d, ac_gpu_stream(d)));
+    if (!ac_gpu_is_capturing()) return 0;
+    AC_TRY(ac_gpu_capture_keep(release_kept, t));
+    (void)ac_tensor_retain(t);
+    return 0;
 }

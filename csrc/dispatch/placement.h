@@ -16,4 +16,10 @@ int ac_check_target_device(const ac_op_call *c, const ac_tensor *target) AC_CHEC
 /* new: t itself when it is on the CPU, else a copy there, off the tape. */
 ac_tensor *ac_on_cpu(ac_tensor *t) AC_CHECKED;
 
+/* Tensors that the core makes once and keeps, for whoever needs them: on a GPU any stream may read those whose making
+ * was waited for, */
+int ac_wait_for_kept(ac_device device) AC_CHECKED;
+/* and t is about to be read on the current one; a graph that captures that reads it at each replay. */
+int ac_lend_kept(ac_tensor *t) AC_CHECKED;
+
 #endif

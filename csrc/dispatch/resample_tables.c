@@ -2,6 +2,7 @@
 #include "dispatch/resample_tables.h"
 
 #include "autograd/node.h"
+#include "dispatch/placement.h"
 
 #include <math.h>
 #include <string.h>
@@ -185,7 +186,7 @@ static int move_parts(parts *p, ac_device device) {
         p->part[i] = there[0];
     }
     ac_mode = mode;
-    return failed;
+    return failed ? failed : ac_wait_for_kept(device);
 }
 
 /* The tables used last, in slots that their numbers choose. */
@@ -204,7 +205,7 @@ static int slot_of(const ac_table *t, ac_device device) {
 }
 
 /* borrowed until the next call */
-static const parts *parts_of(const ac_table *t, ac_device device) {
+static const parts *find_or_make(const ac_table *t, ac_device device) {
     int at = slot_of(t, device);
     parts made = {{NULL}};
     if (kept[at].parts.part[0] && kept[at].device == device && memcmp(&kept[at].table, t, sizeof *t) == 0)
@@ -216,6 +217,14 @@ static const parts *parts_of(const ac_table *t, ac_device device) {
     let_go(&kept[at].parts);
     kept[at].table = *t, kept[at].device = device, kept[at].parts = made;
     return &kept[at].parts;
+}
+
+/* borrowed until the next call; NULL with an error */
+static const parts *parts_of(const ac_table *t, ac_device device) {
+    const parts *p = find_or_make(t, device);
+    for (int i = 0; i < 4 && p; i++)
+        if (ac_lend_kept(p->part[i]) < 0) return NULL;
+    return p;
 }
 
 /* -- words ------------------------------------------------------------------------------------------------ */

@@ -76,7 +76,8 @@ int ac_packed_weight_for(const ac_run *run, ac_tensor **panels) {
     if (!ac_is_half(run->compute) && (run->compute != AC_float32 || !packs_for_few_rows(run))) return 0;
     bool gpu = ac_device_of(run->in[1]) != AC_CPU; /* takes a weight of that dtype as it is, and copies in one layout */
     if (gpu && run->in[1]->dtype == run->compute) return 0;
-    ac_packed_kind kind = {run->compute, !gpu && ac_ops[run->op].flags & AC_FLAG_OUT_FIRST};
+    bool out_first = !gpu && ac_ops[run->op].flags & AC_FLAG_OUT_FIRST;
+    ac_packed_kind kind = {run->compute, out_first, ac_gpu_stream_for(ac_device_of(run->in[1]))};
     return weight_panels(run->in[1], kind, panels);
 }
 
@@ -86,7 +87,8 @@ int ac_kept_bias_for(const ac_run *run, ac_tensor **bias) {
     if (!own || ac_device_of(own) == AC_CPU || !ac_is_half(run->out[0]->dtype) || own->dtype == run->out[0]->dtype ||
         ac_autocast.no_cache || !is_trained(own, 1))
         return 0;
-    AC_TRY(weight_panels(own, (ac_packed_kind){run->out[0]->dtype, false}, &copy));
+    ac_packed_kind kind = {run->out[0]->dtype, false, ac_gpu_stream_for(ac_device_of(own))};
+    AC_TRY(weight_panels(own, kind, &copy));
     if (!copy) return 0;
     ac_dims shape = ac_shape_of(own), strides = ac_dims_contiguous(&shape);
     *bias = ac_tensor_from_storage(ac_storage_retain(copy->storage), run->out[0]->dtype, &shape, &strides);

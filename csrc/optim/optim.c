@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/pool.h"
+#include "cuda/gpu.h"
 
 static int check(const ac_update *u, int i) {
     char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
@@ -63,7 +64,8 @@ int ac_optim_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_
 
 void ac_optim_begin(ac_update *updates, int n) {
     for (int i = 0; i < n; i++) {
-        ac_packed_weights_take(updates[i].param, updates[i].kept);
+        ac_tensor *param = updates[i].param;
+        ac_packed_weights_take(param, ac_gpu_stream_for(ac_device_of(param)), updates[i].kept);
         updates[i].at.factor = ac_waiting_factor(updates[i].grad->storage);
         updates[i].grad->storage->readers++;
     }

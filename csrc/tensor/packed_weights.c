@@ -13,7 +13,8 @@ enum { MOST_IN_FLOAT32 = 256 << 20 };
 static int64_t bytes_in_float32;
 
 static bool same_view(const ac_packed_weight *c, const ac_tensor *t, ac_packed_kind kind) {
-    if (c->kind.dtype != kind.dtype || c->kind.out_first != kind.out_first) return false;
+    if (c->kind.dtype != kind.dtype || c->kind.out_first != kind.out_first || c->kind.stream != kind.stream)
+        return false;
     if (c->offset != t->offset || c->shape.n != t->ndim) return false;
     for (int i = 0; i < t->ndim; i++)
         if (c->shape.v[i] != t->shape[i] || c->strides.v[i] != t->strides[i]) return false;
@@ -92,12 +93,12 @@ int ac_packed_weight_put(const ac_tensor *t, ac_packed_kind kind, ac_tensor *cop
     return 0;
 }
 
-void ac_packed_weights_take(const ac_tensor *t, ac_kept kept[AC_KEPT]) {
+void ac_packed_weights_take(const ac_tensor *t, const void *stream, ac_kept kept[AC_KEPT]) {
     int n = 0;
     for (int i = 0; i < AC_KEPT; i++) kept[i].panels = NULL;
     for (ac_packed_weight *c = t->storage->packed; c && n < AC_KEPT; c = c->next) {
-        if (c->kind.dtype == AC_float32 || !c->used || c->content != t->storage->content || !same_view(c, t, c->kind))
-            continue;
+        bool asked = c->kind.dtype != AC_float32 && c->kind.stream == stream && c->used;
+        if (!asked || c->content != t->storage->content || !same_view(c, t, c->kind)) continue;
         kept[n].panels = ac_tensor_retain(c->tensor);
         kept[n].kind = c->kind, kept[n].content = c->content;
         atomic_store(&kept[n++].refuse, false);

@@ -6,10 +6,12 @@
 
 #include "tensor/tensor.h"
 
-/* What a copy is of, beside the view: the dtype it was rounded to, and which way round it was packed. */
+/* What a copy is of, beside the view: the dtype it was rounded to, which way round it was packed, and for whom: the
+ * stream of a GPU that makes, reads and renews it. Another stream could read it before it is made. NULL on the CPU. */
 typedef struct {
     ac_dtype dtype;
     bool out_first;
+    const void *stream;
 } ac_packed_kind;
 
 struct ac_packed_weight {
@@ -41,8 +43,9 @@ typedef struct {
     uint64_t content;    /* of the storage when it was taken */
     _Atomic bool refuse; /* the writer could not pack the new values */
 } ac_kept;
-/* The valid copies of t in 16 bits that have been used since they were packed: the others are not worth the work. */
-void ac_packed_weights_take(const ac_tensor *t, ac_kept kept[AC_KEPT]);
+/* The valid copies of t in 16 bits, for a stream, that have been used since they were packed: the others are not worth
+ * the work. */
+void ac_packed_weights_take(const ac_tensor *t, const void *stream, ac_kept kept[AC_KEPT]);
 /* After exactly one write, which `written` says happened: those that were packed again are valid. */
 void ac_packed_weights_give_back(const ac_tensor *t, ac_kept kept[AC_KEPT], bool written);
 

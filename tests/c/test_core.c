@@ -230,10 +230,10 @@ static int training_step(bool low) {
         if (!result) CHECK(fabs(at(w, 0) - (0.25 + 8 * 0.5 / 24)) < tolerance);
     }
     if (low && !result)
-        CHECK(ac_packed_weight_find(w, (ac_packed_kind){AC_bfloat16, true}) != NULL); /* the step renewed it */
+        CHECK(ac_packed_weight_find(w, (ac_packed_kind){AC_bfloat16, true, NULL}) != NULL); /* the step renewed it */
     if (low && !result) ac_wrote(w);
     if (low && !result)
-        CHECK(ac_packed_weight_find(w, (ac_packed_kind){AC_bfloat16, true}) == NULL); /* outdated by a write */
+        CHECK(ac_packed_weight_find(w, (ac_packed_kind){AC_bfloat16, true, NULL}) == NULL); /* outdated by a write */
     ac_tensor_clear(&loss);
     ac_tensor_clear(&y);
     ac_tensor_clear(&target);
