@@ -51,8 +51,8 @@ def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # What a step looks up in its optimizer. Where a subclass has its own, a script's code runs within the step.
-_PARTS = frozenset({"_can_zero", "_counts", "_fresh", "_notes", "_numbers", "_options", "_products", "_state_names", "_state_of", "_states",
-                    "_step_group", "_update_rule", "param_groups", "state", "step_unless", "__getattribute__", "__setattr__"})
+_PARTS = frozenset({"_can_zero", "_check_capture", "_counts", "_fresh", "_notes", "_numbers", "_options", "_products", "_state_names", "_state_of",
+                    "_states", "_step_group", "_update_rule", "param_groups", "state", "step_unless", "__getattribute__", "__setattr__"})
 _HALF = (_C.float16, _C.bfloat16)
 # What torch or ampc added to optimizers that existed before: checkpoints from then lack it, and the group's own value stays.
 _ADDED_LATER = frozenset({"amsgrad", "capturable", "centered", "decoupled_weight_decay", "differentiable", "foreach", "fused", "maximize", "nesterov",
