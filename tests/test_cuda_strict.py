@@ -189,6 +189,13 @@ def test_a_driver_that_is_too_old_is_told_of(tmp_path):
     assert done.stdout == "False the NVIDIA driver is too old: it knows CUDA 11.8, and 12.0 is needed\n", done.stderr
 
 
+@pytest.mark.parametrize(("visible", "said"), [(None, "sees no GPU"), ("", "sees no GPU, and CUDA_VISIBLE_DEVICES, which says what it may see, is ''"),
+                                               ("7", "sees no GPU, and CUDA_VISIBLE_DEVICES, which says what it may see, is '7'")])
+def test_gpus_that_are_hidden_are_told_of(visible, said):
+    done = python("import ampc; print(ampc._C._cuda_note('driver')); ampc.ones(1, device='cuda')", AMPC_SIM_GPUS=0, CUDA_VISIBLE_DEVICES=visible)
+    assert done.stdout == f"the NVIDIA driver {said}\n" and f"the NVIDIA driver {said}; test cuda.is_available() first" in done.stderr
+
+
 def test_wsls_driver_is_looked_for(monkeypatch):
     from ampc._process import cuda_folders as _cuda_folders
 

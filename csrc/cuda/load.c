@@ -147,6 +147,15 @@ int ac_lt_check(cublasStatus_t status, const char *what) {
     return ac_fail(AC_RUNTIME, "%s: %s (%d)", what, ac_lt.cublasLtGetStatusName(status), (int)status);
 }
 
+static const char *why_no_device(library *l) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (!visible) return "the NVIDIA driver sees no GPU";
+    (void)snprintf(l->note, sizeof l->note,
+                   "the NVIDIA driver sees no GPU, and CUDA_VISIBLE_DEVICES, which says what it may see, is '%.60s'",
+                   visible);
+    return l->note;
+}
+
 /* NULL when the driver is ready, else why it is not. */
 static const char *open_driver(void) {
     library *l = &libraries[DRIVER];
@@ -156,7 +165,7 @@ static const char *open_driver(void) {
                                    : "no NVIDIA driver was found (libcuda.so.1), and this build has no GPU code either";
     if (find_driver_functions(l->handle)) return "the NVIDIA driver is too old: CUDA 12.0 or newer is needed";
     CUresult result = ac_cu.cuInit(0);
-    if (result == AC_CU_NO_DEVICE) return "the NVIDIA driver sees no GPU";
+    if (result == AC_CU_NO_DEVICE) return why_no_device(l);
     if (result != AC_CU_SUCCESS) {
         if (ac_cu_check(result, "cuInit") < 0) (void)snprintf(l->note, sizeof l->note, "%.200s", ac_error_message());
         return l->note;
