@@ -119,6 +119,16 @@ def test_seeding_within_a_capture_is_refused():
         captured(lambda: (ampc.manual_seed(1), ampc.rand(2)))
 
 
+def test_a_generator_of_the_scripts_own_is_not_captured():
+    """Each replay would draw the same from it."""
+    generator = ampc.Generator("cuda").manual_seed(3)
+    for draw in (lambda: ampc.rand(3, generator=generator), lambda: ampc.empty(3).normal_(generator=generator),
+                 lambda: ampc.bernoulli(ampc.full((3,), 0.5), generator=generator)):
+        with pytest.raises(RuntimeError, match="a Generator of the script's, would be the same at each replay: draw without `generator`"):
+            captured(draw)
+    assert ampc.rand(3, generator=generator).equal(ampc.rand(3, generator=ampc.Generator("cuda").manual_seed(3)))
+
+
 def test_what_a_replay_writes_is_known_to_be_written():
     """Copies of weights in 16 bits, and autograd, notice."""
     layer, x = nn.Linear(64, 64), ampc.randn(32, 64)
