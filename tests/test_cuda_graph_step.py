@@ -1,7 +1,7 @@
 """``cuda.graph_step``: whole training steps as CUDA graphs, beside the same steps without, on a simulated or real GPU."""
 
 import pytest
-from test_cuda_graphs import make_batches, make_model, no_capture_is_left  # noqa: F401
+from test_cuda_graphs import captured, make_batches, make_model, no_capture_is_left  # noqa: F401
 from where import ON_GPU
 
 import ampc
@@ -181,6 +181,23 @@ def test_a_step_that_cannot_be_captured_names_the_line_and_goes_on_without_a_gra
         step(x, y)
     eager_step(model, optimizer, scaler, x, y, None)
     assert len(scaler.ledger) == 2
+
+
+@pytest.mark.parametrize("make", [lambda p: ampc.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: ampc.optim.AdamW(p, lr=0.01)], ids=["SGD", "AdamW"])
+@pytest.mark.filterwarnings("ignore:.*scaler-without-fp16")
+@pytest.mark.parametrize("scaled", [False, True], ids=["plain", "scaled"])
+def test_the_step_that_makes_the_optimizers_state_is_not_captured(make, scaled):
+    w = ampc.nn.Parameter(ampc.ones(3))
+    optimizer, scaler = make([w]), ampc.amp.GradScaler("cuda", enabled=scaled)
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale((w * w).sum()).backward()
+        scaler.step(optimizer)
+
+    with pytest.raises(RuntimeError, match=r"step: a CUDA graph cannot capture the step that makes the optimizer's state"):
+        captured(step)
+    assert not optimizer.state
 
 
 def test_the_step_says_what_it_needs(request):

@@ -189,6 +189,34 @@ def test_a_driver_that_is_too_old_is_told_of(tmp_path):
     assert done.stdout == "False the NVIDIA driver is too old: it knows CUDA 11.8, and 12.0 is needed\n", done.stderr
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the loader's words")
+def test_a_library_that_does_not_open_is_told_of(tmp_path):
+    """It is not as if there were none."""
+    folder = lay_out(tmp_path, "libcuda.so.1")
+    for name in ("libcublasLt.so.13", "libnccl.so.2"):
+        (folder / name).write_text("no library")
+    done = python("""
+        import ampc
+        try:
+            ampc.ones(2, 2, device="cuda") @ ampc.ones(2, 2, device="cuda")
+        except RuntimeError as error:
+            print(error)
+        print(ampc._C._cuda_note("cublasLt"), ampc._C._cuda_note("nccl"), sep="\\n")
+    """, AMPC_CUDA_LIBS=folder)
+    said = done.stdout.splitlines()
+    assert "libcublasLt.so.13; one is there that does not open: " in said[0] and "file too short): install" in said[0], done.stdout + done.stderr
+    assert all("; one is there that does not open: " in line for line in said)
+    (folder / "libcuda.so.1").write_text("no driver")
+    assert "libcuda.so.1; one is there that does not open: " in python("import ampc; print(ampc._C._cuda_note('driver'))", AMPC_CUDA_LIBS=folder).stdout
+
+
+@pytest.mark.parametrize(("visible", "said"), [(None, "sees no GPU"), ("", "sees no GPU, and CUDA_VISIBLE_DEVICES, which says what it may see, is ''"),
+                                               ("7", "sees no GPU, and CUDA_VISIBLE_DEVICES, which says what it may see, is '7'")])
+def test_gpus_that_are_hidden_are_told_of(visible, said):
+    done = python("import ampc; print(ampc._C._cuda_note('driver')); ampc.ones(1, device='cuda')", AMPC_SIM_GPUS=0, CUDA_VISIBLE_DEVICES=visible)
+    assert done.stdout == f"the NVIDIA driver {said}\n" and f"the NVIDIA driver {said}; test cuda.is_available() first" in done.stderr
+
+
 def test_wsls_driver_is_looked_for(monkeypatch):
     from ampc._process import cuda_folders as _cuda_folders
 

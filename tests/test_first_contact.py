@@ -51,7 +51,7 @@ def test_without_a_gpu(tmp_path, capsys):
 
 def test_it_goes_on_after_each_failure(tmp_path, monkeypatch, capsys):
     python = [sys.executable, "-c"]
-    monkeypatch.setattr(ampc._C, "_cuda_count", lambda: 1)
+    monkeypatch.setattr(command, "_look", lambda: ("", True))
     monkeypatch.setattr(command, "_parts", lambda tests, small: [
         command.Part("status", [*python, "print('what was wrong'); raise SystemExit(3)"], 20), command.Part("crash", [*python, "import os; os.abort()"], 20),
         command.Part("hang", [*python, "import subprocess, sys; print('begun', flush=True); subprocess.run([sys.executable, '-c', 'while True: pass'])"], 3),
@@ -65,6 +65,31 @@ def test_it_goes_on_after_each_failure(tmp_path, monkeypatch, capsys):
                  "failed: status, crash, hang, missing"):
         assert said in text
     assert text.count("line\n") == command.LINES
+
+
+def test_a_driver_that_ends_the_process_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "_run", lambda ask, limit, run=command._run: run([sys.executable, "-c", "import os; os.abort()"], limit))
+    assert command._look() == ("looking for it failed: signal 6", False)
+    monkeypatch.setattr(command, "_parts", lambda tests, small: [command.Part("some", [sys.executable], 20)])
+    assert main(["first-contact", "--output", str(tmp_path / "report.txt")]) == 2
+    assert "there is no usable GPU: looking for it failed: signal 6" in capsys.readouterr().out and "some: left out" in (tmp_path / "report.txt").read_text()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a file that is always full")
+def test_a_full_disk_leaves_the_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(command, "_look", lambda: ("", True))
+    monkeypatch.setattr(command, "_parts", lambda tests, small: [command.Part("some", [sys.executable, "-c", "print('said')"], 20)])
+    assert main(["first-contact", "--output", "/dev/full"]) == 1
+    said = capsys.readouterr().out
+    assert "the report cannot be written any more" in said and "some: good" in said and "    said\n" in said and "not complete" in said
+
+
+def test_a_process_that_does_not_die_is_left(tmp_path, monkeypatch):
+    """As one that waits for a driver that hangs: here it has left the group that is ended."""
+    monkeypatch.setattr(command, "PATIENCE", 0.2)
+    code = "import subprocess, sys; print('begun', flush=True); subprocess.run([sys.executable, '-c', 'import time; time.sleep(4)'], start_new_session=True)"
+    how, output = command._run([sys.executable, "-c", code], 2)
+    assert how == "FAILED: ended after 2 s" and "begun" in output and "does not end" in output
 
 
 def test_no_part_begins_when_the_time_is_over(tmp_path, monkeypatch):

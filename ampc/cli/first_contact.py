@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import shutil
@@ -10,10 +11,11 @@ import subprocess
 import sys
 import time
 from importlib.util import find_spec
-from typing import Any, List, NamedTuple, Optional, TextIO, Tuple
+from typing import IO, Any, List, NamedTuple, Optional, Tuple
 
 from ._common import examples, must_be_writable
 
+PATIENCE = 10.0  # seconds for a process to die
 LINES = 200  # of a part's output that the report keeps, the last ones
 SUITES = ("cuda", "cuda_memory", "cuda_graphs", "cuda_training", "ops", "autograd", "scaler", "nn")  # of a checkout's tests
 
@@ -48,7 +50,6 @@ def _parts(tests: Optional[str], small: bool) -> List[Part]:
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-m"]  # not the sources of a checkout, where this is begun in one
     contact = [*python, "ampc.selftest.first_contact"]
     less = ["--small"] if small else []
-    from ..distributed import is_nccl_available
     from ..selftest.first_contact import DTYPES
 
     sanitizer = shutil.which("compute-sanitizer")
@@ -65,7 +66,7 @@ def _parts(tests: Optional[str], small: bool) -> List[Part]:
         Part("kernels against float64", [*python, "ampc", "selftest", "--device", "cuda", "--quiet"], 150) if not small else
         Part("kernels against float64", [], 0, "--small"),
         Part("CUDA graphs", [*contact, "graphs", *less], 40),
-        Part("NCCL, one process", [*contact, "nccl"] if is_nccl_available() else [], 40, "NCCL is not there"),
+        Part("NCCL, one process", [*contact, "nccl"], 40),
         Part("speed", beside, 100),
         Part("compute-sanitizer", checked, 90, "compute-sanitizer is not there"),
         Part("tests", [*python, "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *side_by_side, *suites] if suites and not small else [], 240,
@@ -74,16 +75,23 @@ def _parts(tests: Optional[str], small: bool) -> List[Part]:
 
 
 class _Report:
-    """A file that is written as the parts end, and the terminal."""
+    """A file that is written as the parts end, and the terminal. Where one of them takes no more, the other still does."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._file, self.ended = file, []  # type: ignore[var-annotated]  # (part, how it ended, its seconds)
+        self.lost = ""  # why the file is not complete
 
     def say(self, text: str, terminal: bool = True) -> None:
-        self._file.write(text + "\n")
-        self._file.flush()
-        if terminal:
-            print(text, flush=True)
+        try:
+            self._file.write(text + "\n")
+            self._file.flush()
+        except OSError as error:
+            if not self.lost:
+                self.lost = str(error)
+                print(f"the report cannot be written any more ({error}); the parts go on, and what they say is here", flush=True)
+        if terminal or self.lost:
+            with contextlib.suppress(BrokenPipeError):
+                print(text, flush=True)
 
     def run(self, part: Part, limit: float) -> bool:
         """Whether the part ended well. One that takes longer is ended, with all processes that it started."""
@@ -112,8 +120,7 @@ def _run(command: List[str], limit: float) -> Tuple[str, str]:
     try:
         output, _ = process.communicate(timeout=limit)
     except BaseException as error:  # Ctrl-C, too
-        os.killpg(process.pid, 9)
-        output, _ = process.communicate()
+        output = _end(process)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         return f"FAILED: ended after {limit:.0f} s", output
@@ -121,40 +128,67 @@ def _run(command: List[str], limit: float) -> Tuple[str, str]:
     return ("good" if code == 0 else f"FAILED: signal {-code}" if code < 0 else f"FAILED: exit status {code}"), output
 
 
+def _end(process: subprocess.Popen[str]) -> str:
+    """Ends a process and those that it started. What they have said; nothing if one of them does not end, as may be while a driver hangs."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, 9)
+    try:
+        return process.communicate(timeout=PATIENCE)[0]
+    except subprocess.TimeoutExpired as error:
+        said: Any = error.output or b""
+        return (said if isinstance(said, str) else said.decode(errors="replace")) + "\n(a process of it does not end)"
+
+
 def _tests_near(given: Optional[str]) -> Optional[str]:
     folder = os.path.abspath(given or "tests")
     return folder if os.path.exists(os.path.join(folder, "test_cuda.py")) else None
 
 
-def _why_not() -> str:
-    """What keeps this machine's GPU from being used, in the words of the error."""
+def why_not() -> str:
+    """What keeps this machine's GPU from being used, in the words of the error; "" where nothing does."""
     from .. import zeros
 
     try:
         zeros(1, device="cuda")
     except RuntimeError as error:
         return str(error).partition("cannot be used: ")[2].partition("; test cuda.is_available()")[0] or str(error)
-    return "it has become usable meanwhile"
+    return ""
+
+
+def _look() -> Tuple[str, bool]:
+    """``why_not()``, and whether NCCL is there. Another process asks: a broken driver may end it, or never answer."""
+    ask = ("from ampc.cli.first_contact import why_not; from ampc.distributed import is_nccl_available; "
+           "print('GPU', why_not().replace('\\n', ' ')); print('NCCL', is_nccl_available())")
+    how, output = _run([sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-c", ask], 60)
+    said = {line.partition(" ")[0]: line.partition(" ")[2].strip() for line in output.splitlines()}
+    if how != "good" or "GPU" not in said:
+        return f"looking for it {how.replace('FAILED: ', 'failed: ')}", False
+    return said["GPU"], said.get("NCCL") == "True"
 
 
 def first_contact(args: argparse.Namespace) -> int:
     """Runs all parts. 0: all went well; 1: one failed; 2: there is no usable GPU."""
-    from .. import _C
     from ..version import __version__
 
     must_be_writable(args.output)
     end = time.monotonic() + args.minutes * 60
-    usable = _C._cuda_count() > 0
-    with open(args.output, "w", encoding="utf-8") as file:
+    file = open(args.output, "w", encoding="utf-8")  # noqa: SIM115  closing it may fail, too
+    try:
         report = _Report(file)
         report.say(f"ampc {__version__}, first contact, {time.strftime('%Y-%m-%d %H:%M')}, Python {platform.python_version()}, {platform.platform()}")
+        unusable, nccl = _look()
         good = True
         for part in _parts(_tests_near(args.tests), args.small):
-            if not usable and part.name not in ("the machine", "ampc info"):
+            if unusable and part.name not in ("the machine", "ampc info"):
                 part = part._replace(command=[], why="no usable GPU, see ampc info")
+            elif not nccl and part.name.startswith("NCCL"):
+                part = part._replace(command=[], why="NCCL is not there")
             good = report.run(part, end - time.monotonic()) and good
         failed = [name for name, how, _ in report.ended if how.startswith("FAILED")]
         report.say(f"{len(report.ended)} parts, {sum(s for _, _, s in report.ended):.0f} s; "
-                   + (f"failed: {', '.join(failed)}" if failed else "none failed") + ("" if usable else f"; there is no usable GPU: {_why_not()}"))
-    print(f"the report is in {args.output}")
-    return 2 if not usable else int(not good)
+                   + (f"failed: {', '.join(failed)}" if failed else "none failed") + (f"; there is no usable GPU: {unusable}" if unusable else ""))
+    finally:
+        with contextlib.suppress(OSError):
+            file.close()
+    print(f"the report is in {args.output}" + (f", and not complete: {report.lost}" if report.lost else ""))
+    return 2 if unusable else int(not good or bool(report.lost))

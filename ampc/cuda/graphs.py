@@ -28,9 +28,9 @@ class CUDAGraph:
     """Work of a GPU that was captured, and can be replayed. ``with cuda.graph(g):`` captures; see also ``cuda.graph_step``.
 
     A replay runs the same kernels on the same memory. So inputs are written into the tensors that were captured, and results are read from
-    those that the capture made. Random numbers go on from where the random stream is, as without a graph. Optimizers of ``ampc.optim`` whose
-    update is computed in C read their options, such as the learning rate, anew at each replay. A capture that has not ended is given up by
-    ``reset()``, and when the graph is deleted.
+    those that the capture made. Random numbers go on from where the random stream is, as without a graph; drawing from another Generator is an
+    error. Optimizers of ``ampc.optim`` whose update is computed in C read their options, such as the learning rate, anew at each replay. A capture
+    that has not ended is given up by ``reset()``, and when the graph is deleted.
 
     Args:
         keep_graph: whether the driver's graph of what was captured is kept, for ``raw_cuda_graph()``. ``capture_end`` does not make it ready to

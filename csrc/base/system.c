@@ -14,6 +14,7 @@ void *ac_system_alloc(size_t alignment, size_t size) { return _aligned_malloc(si
 void ac_system_free(void *p) { _aligned_free(p); }
 
 void *ac_open_library(const char *path) { return (void *)LoadLibraryA(path); }
+const char *ac_library_failure(void) { return NULL; }
 
 void *ac_library_symbol(void *library, const char *name) {
     FARPROC found = GetProcAddress((HMODULE)library, name);
@@ -53,6 +54,7 @@ void *ac_system_alloc(size_t alignment, size_t size) {
 void ac_system_free(void *p) { free(p); }
 
 void *ac_open_library(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
+const char *ac_library_failure(void) { return dlerror(); }
 void *ac_library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
 int ac_system_cores(void) {

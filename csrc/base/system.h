@@ -11,6 +11,7 @@ void ac_system_free(void *p);
 
 /* NULL where it is not found. Never closed. */
 void *ac_open_library(const char *path);
+const char *ac_library_failure(void); /* why the last one that was asked for was not opened; NULL: nobody says */
 void *ac_library_symbol(void *library, const char *name);
 
 /* That are switched on; at least 1. */

@@ -176,6 +176,8 @@ int ac_gpu_send(ac_device d, void *to, const void *from, size_t bytes) AC_CHECKE
 int ac_gpu_send_on(ac_device d, CUstream s, void *to, const void *from, size_t bytes) AC_CHECKED; /* outside captures */
 /* Seed and offset as kernels take them: an offset that was drawn during a capture counts from each replay's own. */
 int ac_gpu_random_of(uint64_t seed, uint64_t offset, ac_gpu_random *r) AC_CHECKED;
+/* An error where what is drawn from that offset on is captured and would be drawn again at each replay. */
+int ac_gpu_refuse_fixed_draws(uint64_t offset) AC_CHECKED;
 
 /* -- launches (launch.c) ---------------------------------------------------------------------------- */
 

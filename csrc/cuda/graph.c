@@ -159,6 +159,16 @@ int ac_gpu_random_of(uint64_t seed, uint64_t offset, ac_gpu_random *r) {
     return g ? 0 : ac_fail(AC_RUNTIME, "the CUDA graph that drew these random numbers does not exist any more");
 }
 
+int ac_gpu_refuse_fixed_draws(uint64_t offset) {
+    if (!ac_gpu_is_capturing() || offset >> 63) return 0;
+    capturing->refused = true;
+    return ac_fail(
+        AC_CAPTURE,
+        "random numbers that were seeded during the capture of a CUDA graph, or come from a Generator of the "
+        "script's, would be the same at each replay: draw without `generator`, and seed before the capture "
+        "or between two replays");
+}
+
 /* Seed and offset, by a launch whose arguments hold them: there is no host memory to keep. */
 static int set_random(const ac_gpu_graph *g, const ac_generator *from) {
     static ac_gpu_kernel k = {.image = AC_IMAGE_CREATION, .name = "ac_arange"};

@@ -20,7 +20,7 @@ int (*_Atomic ac_gpu_told)(void);
 #ifndef AC_CUDA_TOOLKIT
 #define AC_CUDA_TOOLKIT 12000
 #endif
-enum { OLDEST_TOOLKIT = 12000, NOTE_BYTES = 240 };
+enum { OLDEST_TOOLKIT = 12000, NOTE_BYTES = 400 };
 
 typedef struct {
     const char *name;
@@ -28,6 +28,7 @@ typedef struct {
     int majors[3];        /* of CUDA, which the driver must know for the file */
     void *handle;
     char note[NOTE_BYTES];
+    char closed[NOTE_BYTES / 2]; /* of a file that is there but does not open: which, and why; or "" */
 } library;
 
 static library libraries[] = {
@@ -61,19 +62,28 @@ int ac_gpu_set_paths(const char *paths) {
 
 int ac_gpu_oldest_driver(int toolkit) { return toolkit > OLDEST_TOOLKIT ? toolkit / 1000 * 1000 : OLDEST_TOOLKIT; }
 
-static void *open_in(const char *folder, size_t length, const char *file) {
-    char path[4400];
-    int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, file);
-    return n > 0 && (size_t)n < sizeof path ? ac_open_library(path) : NULL;
+static void *open_path(library *l, const char *path) {
+    void *handle = ac_open_library(path);
+    const char *why = handle ? NULL : ac_library_failure();
+    bool absent = why && strncmp(why, path, strlen(path)) == 0 && strstr(why, "No such file");
+    if (why && !absent && !l->closed[0])
+        (void)snprintf(l->closed, sizeof l->closed, "; one is there that does not open: %.150s", why);
+    return handle;
 }
 
-static void *open_file(const char *file, bool system_first) {
+static void *open_in(library *l, const char *folder, size_t length, const char *file) {
+    char path[4400];
+    int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, file);
+    return n > 0 && (size_t)n < sizeof path ? open_path(l, path) : NULL;
+}
+
+static void *open_file(library *l, const char *file) {
     const char *only = getenv("AMPC_CUDA_LIBS");
-    if (only && *only) return open_in(only, strlen(only), file);
-    void *handle = system_first ? ac_open_library(file) : NULL;
+    if (only && *only) return open_in(l, only, strlen(only), file);
+    void *handle = l == libraries ? open_path(l, file) : NULL; /* the driver belongs to the system, */
     for (const char *p = state.paths; p && *p && !handle; p += strcspn(p, ":"), p += *p == ':')
-        handle = open_in(p, strcspn(p, ":"), file);
-    return handle ? handle : ac_open_library(file);
+        handle = open_in(l, p, strcspn(p, ":"), file); /* of the others the packages' own come first */
+    return handle ? handle : open_path(l, file);
 }
 
 /* Whether the driver is new enough for a file. */
@@ -85,11 +95,10 @@ static const char *newest_suitable(const library *l) {
     return l->files[i];
 }
 
-/* The driver belongs to the system; of the others the packages' own come first. */
 static void *open_library(library *l) {
     for (int i = 0; i < 3 && l->files[i] && !l->handle; i++)
-        if (suits_driver(l, i)) l->handle = open_file(l->files[i], l == libraries);
-    if (!l->handle) (void)snprintf(l->note, sizeof l->note, "not found (%s)", newest_suitable(l));
+        if (suits_driver(l, i)) l->handle = open_file(l, l->files[i]);
+    if (!l->handle) (void)snprintf(l->note, sizeof l->note, "not found (%s)%s", newest_suitable(l), l->closed);
     return l->handle;
 }
 
@@ -147,16 +156,27 @@ int ac_lt_check(cublasStatus_t status, const char *what) {
     return ac_fail(AC_RUNTIME, "%s: %s (%d)", what, ac_lt.cublasLtGetStatusName(status), (int)status);
 }
 
+static const char *why_no_device(library *l) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (!visible) return "the NVIDIA driver sees no GPU";
+    (void)snprintf(l->note, sizeof l->note,
+                   "the NVIDIA driver sees no GPU, and CUDA_VISIBLE_DEVICES, which says what it may see, is '%.60s'",
+                   visible);
+    return l->note;
+}
+
 /* NULL when the driver is ready, else why it is not. */
 static const char *open_driver(void) {
     library *l = &libraries[DRIVER];
     int version = 0;
-    if (!open_library(l))
-        return ac_gpu_has_images() ? "no NVIDIA driver was found (libcuda.so.1)"
-                                   : "no NVIDIA driver was found (libcuda.so.1), and this build has no GPU code either";
+    if (!open_library(l)) {
+        (void)snprintf(l->note, sizeof l->note, "no NVIDIA driver was found (libcuda.so.1%s)%s", l->closed,
+                       ac_gpu_has_images() ? "" : ", and this build has no GPU code either");
+        return l->note;
+    }
     if (find_driver_functions(l->handle)) return "the NVIDIA driver is too old: CUDA 12.0 or newer is needed";
     CUresult result = ac_cu.cuInit(0);
-    if (result == AC_CU_NO_DEVICE) return "the NVIDIA driver sees no GPU";
+    if (result == AC_CU_NO_DEVICE) return why_no_device(l);
     if (result != AC_CU_SUCCESS) {
         if (ac_cu_check(result, "cuInit") < 0) (void)snprintf(l->note, sizeof l->note, "%.200s", ac_error_message());
         return l->note;
@@ -229,8 +249,8 @@ int ac_lt_open(void) {
         return ac_fail(AC_RUNTIME, "matrix products on CUDA: cuBLASLt lacks %s; 12.0 or newer is needed", missing);
     const char *file = newest_suitable(l);
     return ac_fail(AC_RUNTIME,
-                   "matrix products on CUDA need cuBLASLt (%s): install the toolkit or `pip install nvidia-cublas%s`",
-                   file, strcmp(file, l->files[0]) == 0 ? "" : "-cu12");
+                   "matrix products on CUDA need cuBLASLt (%s%s): install the toolkit or `pip install nvidia-cublas%s`",
+                   file, l->closed, strcmp(file, l->files[0]) == 0 ? "" : "-cu12");
 }
 
 bool ac_dnn_open(void) {
@@ -256,8 +276,8 @@ int ac_nccl_open(void) {
     (void)pthread_mutex_unlock(&ac_gpu_locks.libraries);
     if (state.nccl_ready) return 0;
     if (missing) return ac_fail(AC_RUNTIME, "NCCL lacks %s; 2.14 or newer is needed", missing);
-    return ac_fail(AC_RUNTIME, "NCCL (libnccl.so.2) was not found; `pip install nvidia-nccl-cu%d` installs it",
-                   state.driver >= 13000 ? 13 : 12);
+    return ac_fail(AC_RUNTIME, "NCCL (libnccl.so.2) was not found%s; `pip install nvidia-nccl-cu%d` installs it",
+                   l->closed, state.driver >= 13000 ? 13 : 12);
 }
 
 /* Versions, of those that say it by one call. */

@@ -118,6 +118,7 @@ int ac_gpu_pinned_used(const ac_storage *s, ac_device d) {
     int failed = ac_gpu_event_new(d, false, false, &p->done);
     if (!failed) failed = ac_gpu_event_record(d, p->done, ac_gpu_stream(d));
     if (failed) {
+        if (p->done) (void)ac_cu.cuEventDestroy_v2(p->done);
         ac_free(p, sizeof *p);
         return -1;
     }

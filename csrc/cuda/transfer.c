@@ -29,7 +29,7 @@ static int settle_host(const ac_tensor *t, ac_device d, bool non_blocking) {
 /* Whether a copy to the GPU goes on reading the host's tensor t. Of pageable memory the driver has taken what it needs,
  * unless the GPU reads it itself. */
 static bool is_still_read(const ac_tensor *t, ac_device d) {
-    return ac_gpu_reads_pageable(d) || ac_gpu_is_pinned(ac_data(t));
+    return ac_gpu_pinned_is_ours(t->storage) || ac_gpu_reads_pageable(d) || ac_gpu_is_pinned(ac_data(t));
 }
 
 /* A number becomes a part of the graph, as it is now. */
