@@ -369,10 +369,10 @@ FORMULA(atan2) {
     GIVE(1, UN(neg, MUL(by, DIV(x, far))));
     DONE;
 }
-FORMULA(hypot) {
-    T by = DIV(G, not_zero(s, RESULT(0)));
-    GIVE(0, MUL(by, SAVED(0)));
-    GIVE(1, MUL(by, SAVED(1)));
+FORMULA(hypot) { /* |x / r| <= 1; g / r may be too small for 16 bits, or too large */
+    T r = not_zero(s, RESULT(0));
+    GIVE(0, MUL(G, DIV(SAVED(0), r)));
+    GIVE(1, MUL(G, DIV(SAVED(1), r)));
     DONE;
 }
 FORMULA(copysign) {

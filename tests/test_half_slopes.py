@@ -1,0 +1,40 @@
+"""Gradients of 16-bit values whose steps 16 bits cannot hold: they are rounded once, at the end."""
+
+import numpy as np
+import pytest
+from references import R
+
+import ampc
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_the_slope_of_a_variance_of_many_values(name, dtype):
+    """Neither does 1 / n of a small difference lose its digits, nor is the gradient over a small std too large."""
+    values = ampc.tensor(R.standard_normal(50_000) * 0.01, dtype=getattr(ampc, dtype))
+    x, exact = values.clone().requires_grad_(), values.double().requires_grad_()
+    for each in (x, exact):
+        getattr(each, name)().backward(ampc.tensor(2000.0, dtype=each.dtype))
+    step = 2.0**-8 if dtype == "bfloat16" else 2.0**-11
+    np.testing.assert_allclose(x.grad.double().cpu().numpy(), exact.grad.cpu().numpy(), rtol=3 * step, atol=2.0**-24)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("p", [0.5, -1, 3, 5])
+def test_the_slope_of_a_norm_of_any_power(p, dtype):
+    """Not each small ratio, nor its power: they are 0 or infinite in 16 bits."""
+    values = ampc.tensor(R.uniform(0.1, 10, (4, 100)), dtype=getattr(ampc, dtype))
+    values[:, 0] = 1e-3
+    x, exact = values.clone().requires_grad_(), values.double().requires_grad_()
+    for each in (x, exact):
+        ampc.linalg.vector_norm(each, p, dim=1).backward(each.new_full((4,), 2**-10))
+    rounded = abs(p - 1) * 2.0**-8 if dtype == "bfloat16" else abs(p - 1) * 2.0**-11  # of the norm, to the power p - 1
+    np.testing.assert_allclose(x.grad.double().cpu().numpy(), exact.grad.cpu().numpy(), rtol=rounded + 2.0**-8, atol=2.0**-24)
+
+
+def test_the_slope_of_hypot_is_at_most_its_gradient():
+    """Over a large result, a gradient is too small for 16 bits; over a small one, too large."""
+    x = ampc.tensor([3e4, 3e-4], dtype=ampc.float16, requires_grad=True)
+    y = ampc.tensor([4e4, 4e-4], dtype=ampc.float16)
+    ampc.hypot(x, y).backward(ampc.tensor([0.01, 1e3], dtype=ampc.float16))
+    np.testing.assert_allclose(x.grad.double().cpu().numpy(), [0.006, 600], rtol=2.0**-9)
