@@ -1,4 +1,4 @@
-"""Gradients of 16-bit values whose steps 16 bits cannot hold: they are rounded once, at the end."""
+"""Gradients whose steps their dtype cannot hold: they are rounded once, at the end, or bounded."""
 
 import numpy as np
 import pytest
@@ -38,3 +38,11 @@ def test_the_slope_of_hypot_is_at_most_its_gradient():
     y = ampc.tensor([4e4, 4e-4], dtype=ampc.float16)
     ampc.hypot(x, y).backward(ampc.tensor([0.01, 1e3], dtype=ampc.float16))
     np.testing.assert_allclose(x.grad.double().cpu().numpy(), [0.006, 600], rtol=2.0**-9)
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16], ids=str)
+def test_binary_cross_entropy_of_tiny_probabilities_has_a_bounded_slope(dtype):
+    """The slope of log ends at 1e12, as in torch: times a loss scale, that of 1e-38 would be infinite, and so would a sigmoid's gradient."""
+    p = ampc.tensor([1e-3, 1e-11, 1e-13, 1e-38], dtype=dtype, requires_grad=True)
+    ampc.nn.functional.binary_cross_entropy(p, ampc.ones(4, dtype=dtype), reduction="none").backward(ampc.full((4,), 65536.0, dtype=dtype))
+    np.testing.assert_allclose(p.grad.double().cpu().numpy(), -65536 / np.maximum(p.detach().double().cpu().numpy(), 1e-12), rtol=2**-7)
