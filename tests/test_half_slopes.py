@@ -46,3 +46,20 @@ def test_binary_cross_entropy_of_tiny_probabilities_has_a_bounded_slope(dtype):
     p = ampc.tensor([1e-3, 1e-11, 1e-13, 1e-38], dtype=dtype, requires_grad=True)
     ampc.nn.functional.binary_cross_entropy(p, ampc.ones(4, dtype=dtype), reduction="none").backward(ampc.full((4,), 65536.0, dtype=dtype))
     np.testing.assert_allclose(p.grad.double().cpu().numpy(), -65536 / np.maximum(p.detach().double().cpu().numpy(), 1e-12), rtol=2**-7)
+
+
+def gradients(f, gradient, *values, dtype):
+    """In float16, and of the same numbers exactly."""
+    operands = [ampc.tensor(v, dtype=ampc.float16).to(dtype).requires_grad_() for v in values]
+    f(*operands).backward(ampc.tensor(gradient, dtype=dtype))
+    return [x.grad.item() for x in operands]
+
+
+@pytest.mark.parametrize("f, gradient, values", [
+    (ampc.div, 400.0, (0.003, 0.005)), (ampc.rsqrt, 1.5, (40.0**-2,)), (ampc.atan2, 1100.0, (1.5e-3, 0.0157)), (ampc.xlogy, 1e-3, (4e3, 0.01)),
+    (lambda x, y, z: ampc.addcdiv(x, y, z, value=100), 1000.0, (1.0, 2.0, 200.0))], ids=["div", "rsqrt", "atan2", "xlogy", "addcdiv"])
+def test_no_step_of_a_slope_is_infinite_where_the_slope_is_not(f, gradient, values):
+    """Quotients by small numbers, and what a loss scale has made large, meet numbers that make them small again."""
+    exact = gradients(f, gradient, *values, dtype=ampc.float64)
+    for mine, right in zip(gradients(f, gradient, *values, dtype=ampc.float16), exact):
+        assert abs(mine - right) <= 2**-8 * abs(right) or abs(right) > 65504
