@@ -92,6 +92,14 @@ def test_an_output_padding_above_the_stride(stride, dilation, more, padding):
     assert ampc.autograd.gradcheck(f, (x, w, b)) and ampc.autograd.gradgradcheck(f, (x, w, b))
 
 
+def test_an_output_padding_may_alone_leave_values():
+    """Of -1 values that a wide padding leaves, two more behind make one: the last of them that a window reaches."""
+    x, w = (ampc.tensor(real(*shape), dtype=ampc.float64).requires_grad_() for shape in ((1, 1, 5), (1, 1, 2)))
+    f = lambda x, w: ampc.nn.functional.conv_transpose1d(x, w, padding=5, dilation=4, output_padding=2)  # noqa: E731
+    assert f(x, w).tolist() == [[[(x[0, 0, 1] * w[0, 0, 1]).item()]]]
+    assert ampc.autograd.gradcheck(f, (x, w)) and ampc.autograd.gradgradcheck(f, (x, w))
+
+
 REAL = [  # images, channels, outs, size, kernel, stride, padding, dilation, groups: layers of networks that people train
     (2, 64, 64, 56, 3, 1, 1, 1, 1), (2, 64, 128, 56, 3, 2, 1, 1, 1), (1, 64, 64, 112, 3, 1, 1, 1, 1), (1, 16, 32, 224, 3, 1, 1, 1, 1),
     (3, 64, 64, 32, 3, 1, 1, 1, 1), (9, 48, 32, 14, 3, 1, 1, 1, 1), (1, 32, 32, 128, 3, 1, 1, 1, 1), (1, 32, 32, 33, 5, 1, 4, 2, 2),

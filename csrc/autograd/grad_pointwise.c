@@ -50,7 +50,7 @@ FORMULA(cos) {
 
 FORMULA(rsqrt) {
     T r = RESULT(0);
-    GIVE(0, TIMES(MUL(G, MUL(r, UN(square, r))), -0.5));
+    GIVE(0, MUL(TIMES(G, -0.5), MUL(r, UN(square, r)))); /* halved first: the product may be too large for 16 bits */
     DONE;
 }
 
@@ -285,10 +285,10 @@ FORMULA(mul) {
     DONE;
 }
 
-FORMULA(div) {
-    T by = DIV(G, SAVED(1));
+FORMULA(div) { /* g / y and x / y may be too large for 16 bits where g x / y^2 is not */
+    T y = SAVED(1), by = DIV(WANTS(1) ? ac_c_wide(s, G) : G, y);
     GIVE(0, by);
-    GIVE(1, UN(neg, MUL(by, DIV(SAVED(0), SAVED(1))))); /* not the result, which may be written to */
+    GIVE(1, UN(neg, MUL(by, DIV(ac_c_wide(s, SAVED(0)), y)))); /* not the result, which may be written to */
     DONE;
 }
 
@@ -358,15 +358,15 @@ FORMULA(fmod) {
 static T not_zero(ac_scratch *s, T x) { return WHERE(BIN(eq, x, NUM(0)), NUM(1), x); }
 
 FORMULA(atan2) {
-    T x = SAVED(0), y = SAVED(1), far = not_zero(s, BIN(hypot, x, y)), by = DIV(G, far);
+    T x = SAVED(0), y = SAVED(1), far = not_zero(s, BIN(hypot, x, y)), by = DIV(ac_c_wide(s, G), far);
     GIVE(0, MUL(by, DIV(y, far)));
     GIVE(1, UN(neg, MUL(by, DIV(x, far))));
     DONE;
 }
-FORMULA(hypot) {
-    T by = DIV(G, not_zero(s, RESULT(0)));
-    GIVE(0, MUL(by, SAVED(0)));
-    GIVE(1, MUL(by, SAVED(1)));
+FORMULA(hypot) { /* |x / r| <= 1; g / r may be too small for 16 bits, or too large */
+    T r = not_zero(s, RESULT(0));
+    GIVE(0, MUL(G, DIV(SAVED(0), r)));
+    GIVE(1, MUL(G, DIV(SAVED(1), r)));
     DONE;
 }
 FORMULA(copysign) {
@@ -392,7 +392,7 @@ FORMULA(xlogy) {
     T x = SAVED(0), y = SAVED(1);
     if (WANTS(0))
         ac_f_give(c, 0, MUL(G, WHERE(BIN(logical_and, BIN(eq, x, NUM(0)), BIN(le, y, NUM(0))), NUM(0), log_of(c, y))));
-    GIVE(1, MUL(G, DIV(x, y)));
+    GIVE(1, MUL(ac_c_wide(s, G), DIV(ac_c_wide(s, x), y)));
     DONE;
 }
 
@@ -425,9 +425,9 @@ FORMULA(addcdiv) {
     ATTR(value);
     GIVE(0, G);
     if (!WANTS(1) && !WANTS(2)) DONE;
-    T by = DIV(MUL(G, REAL(ac_scalar_double(a->value))), SAVED(2));
+    T z = SAVED(2), by = DIV(MUL(ac_c_wide(s, G), REAL(ac_scalar_double(a->value))), z); /* as in div */
     GIVE(1, by);
-    GIVE(2, UN(neg, MUL(by, DIV(SAVED(1), SAVED(2)))));
+    GIVE(2, UN(neg, MUL(by, DIV(ac_c_wide(s, SAVED(1)), z))));
     DONE;
 }
 

@@ -58,27 +58,27 @@ FORMULA(prod) {
     DONE;
 }
 
-/* 2 (x - mean) / (n - correction) */
-static T centred(ac_formula *c, const ac_attrs_var *a) {
+/* g 2 (x - mean) / (n - correction), rounded once: of many values, what is divided by n is too small for 16 bits. */
+static T spread_back(ac_formula *c, const ac_attrs_var *a, T g) {
     ac_scratch *s = &c->scratch;
-    T x = SAVED(0);
+    T x = SAVED(0), wide = ac_c_wide(s, x);
+    if (!x || !g) return NULL;
     double n = reduced_count(c) - ac_correction(a);
-    return x ? TIMES(SUB(x, ac_c_mean(s, x, &a->dim, true)), 1 / n) : NULL;
+    g = ac_f_unreduce(c, ac_c_wide(s, g), &a->dim, a->keepdim, &ac_f_input(c, 0)->shape);
+    return ac_c_cast(s, MUL(TIMES(g, 2 / n), SUB(wide, ac_c_mean(s, wide, &a->dim, true))), x->dtype);
 }
 
 FORMULA(var) {
     ATTR(var);
-    T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, &ac_f_input(c, 0)->shape);
-    GIVE(0, MUL(TIMES(g, 2), centred(c, a)));
+    GIVE(0, spread_back(c, a, G));
     DONE;
 }
 
 FORMULA(std) {
     ATTR(var);
-    T r = RESULT(0);
-    T safe = WHERE(BIN(eq, r, NUM(0)), NUM(0), DIV(G, r));
-    T g = ac_f_unreduce(c, safe, &a->dim, a->keepdim, &ac_f_input(c, 0)->shape);
-    GIVE(0, MUL(g, centred(c, a)));
+    T r = ac_c_wide(s, RESULT(0));
+    T safe = WHERE(BIN(eq, r, NUM(0)), NUM(0), DIV(ac_c_wide(s, G), TIMES(r, 2)));
+    GIVE(0, spread_back(c, a, safe));
     DONE;
 }
 
@@ -133,9 +133,10 @@ FORMULA(norm) {
     else if (isinf(p)) {
         T here = ac_c_cast(s, BIN(eq, UN(abs, x), r), x->dtype);
         if (here) GIVE(0, MUL(MUL(g, UN(sign, x)), DIV(here, ac_c_sum_over(s, here, &a->dim, true))));
-    } else { /* g sign(x) (|x| / r)^(p - 1) */
-        T ratio = POW(DIV(UN(abs, x), WHERE(at_zero, NUM(INFINITY), r)), NUM(p - 1));
-        GIVE(0, MUL(MUL(g, UN(sign, x)), WHERE(BIN(eq, x, NUM(0)), NUM(0), ratio)));
+    } else { /* g sign(x) (|x| / r)^(p - 1), rounded once: 16 bits do not hold small ratios, nor their powers */
+        T ratio = POW(DIV(ac_c_wide(s, UN(abs, x)), WHERE(at_zero, NUM(INFINITY), r)), NUM(p - 1));
+        T slope = WHERE(BIN(eq, x, NUM(0)), NUM(0), ratio);
+        GIVE(0, ac_c_cast(s, MUL(MUL(g, UN(sign, x)), slope), x->dtype));
     }
     DONE;
 }

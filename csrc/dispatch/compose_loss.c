@@ -78,10 +78,12 @@ COMPOSE(bce_with_logits) {
     return ac_c_reduced(s, weight ? MUL(loss, weight) : loss, a->reduction);
 }
 
-/* log x, cut at -100; at 0 with a finite slope, where that of log would make a sigmoid's gradient, 0, a nan. */
+/* log x, cut at -100. Below 1e-12 its slope is `slope`, as torch's is: that of log goes to infinity, and a sigmoid's
+ * gradient, which goes to 0, would make it a nan. */
 static T cut_log(ac_scratch *s, T x, double slope) {
-    T zero = BIN(eq, x, NUM(0));
-    return WHERE(zero, PLUS(TIMES(x, slope), -100), ac_c_clamp_min(s, UN(log, WHERE(zero, NUM(1), x)), -100));
+    T small = BIN(lt, x, NUM(1e-12)), still = ac_c_detach(s, x);
+    T straight = ADD(ac_c_clamp_min(s, UN(log, still), -100), TIMES(SUB(x, still), slope));
+    return WHERE(small, straight, ac_c_clamp_min(s, UN(log, WHERE(small, NUM(1), x)), -100));
 }
 
 static int need_one_dtype(const ac_tensor *p, const ac_tensor *target, const ac_tensor *weight) {

@@ -72,7 +72,7 @@ int ac_windows_onto(ac_windows *w, const ac_window_lists *l, const int64_t *out,
                            "%s: `output_padding` %" PRId64 " must be below stride %" PRId64 " or dilation %" PRId64,
                            l->what, more, w->stride[d], w->dilation[d]);
         w->in[d] = (w->out[d] - 1) * w->stride[d] - 2 * w->padding[d] + w->dilation[d] * (w->kernel[d] - 1) + 1 + more;
-        if (w->in[d] - more + more % w->stride[d] < 1) /* whole steps of output padding hold nothing either */
+        if (w->in[d] < 1)
             return ac_fail(AC_RUNTIME, "%s: padding %" PRId64 " leaves nothing of dimension %" PRId64, l->what,
                            w->padding[d], d - (3 - nd));
     }
