@@ -3,6 +3,10 @@ simulator of tests/cuda_sim and with ``--device cuda`` on a GPU."""
 
 import ctypes
 import os
+import re
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -148,6 +152,16 @@ def test_a_tensor_of_a_gpu_is_printed_with_its_device_as_in_torch():
     assert repr(ampc.ones(2, 0, device="cuda:1", dtype=ampc.float16)) == "tensor([], device='cuda:1', size=(2, 0), dtype=ampc.float16)"
     assert repr(ampc.ones(1, device="cuda", requires_grad=True) * 2) == "tensor([2.], device='cuda:0', grad_fn=<MulBackward0>)"
     assert repr(ampc.ones(2, device="cpu")) == "tensor([1., 1.])"
+
+
+@simulated
+@pytest.mark.parametrize("driver, packages", [(13000, ["nvidia-cublas", "nvidia-nccl-cu13", "nvidia-cudnn-cu13"]),
+                                              (12040, ["nvidia-cublas-cu12", "nvidia-nccl-cu12", "nvidia-cudnn-cu12"])])
+def test_info_says_which_packages_bring_the_libraries_that_are_missing(tmp_path, driver, packages):
+    shutil.copy(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcuda.so.1"), tmp_path)
+    told = subprocess.run([sys.executable, "-m", "ampc", "info"], capture_output=True, text=True, check=True,
+                          env={**os.environ, "AMPC_CUDA_LIBS": str(tmp_path), "AMPC_SIM_DRIVER": str(driver)}).stdout
+    assert re.findall(r"^\w+ +not found \(.*\); `pip install (\S+)` brings it$", told, re.M) == packages
 
 
 def test_an_optimizers_state_that_stayed_on_the_cpu_is_told_what_brings_it_along():
