@@ -40,6 +40,12 @@ def pytest_configure(config):
     if device in SIMULATORS:
         os.environ["AMPC_CUDA_LIBS"] = str(build_simulator(device))
     config.on_gpu = device != "cpu"
+    if device == "cuda":
+        import ampc
+
+        if not ampc.cuda.is_available():
+            raise pytest.UsageError("these tests need a GPU, and none can be used: `ampc info` says what is missing; `--device sim` runs them on "
+                                    "a simulated one")
     os.environ["AMPC_TEST_DEVICE"] = "cuda" if config.on_gpu else "cpu"
     import references  # noqa: F401  draws the run's seed before other processes start
 

@@ -3,6 +3,10 @@ simulator of tests/cuda_sim and with ``--device cuda`` on a GPU."""
 
 import ctypes
 import os
+import re
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -142,13 +146,54 @@ def test_types_by_name():
     assert ampc.cuda.LongTensor(2, 3).shape == (2, 3) and x.type(ampc.cuda.FloatTensor).dtype is ampc.float32
 
 
+@simulated
+def test_a_tensor_of_a_gpu_is_printed_with_its_device_as_in_torch():
+    assert repr(ampc.ones(2, device="cuda")) == "tensor([1., 1.], device='cuda:0')"
+    assert repr(ampc.ones(2, 0, device="cuda:1", dtype=ampc.float16)) == "tensor([], device='cuda:1', size=(2, 0), dtype=ampc.float16)"
+    assert repr(ampc.ones(1, device="cuda", requires_grad=True) * 2) == "tensor([2.], device='cuda:0', grad_fn=<MulBackward0>)"
+    assert repr(ampc.ones(2, device="cpu")) == "tensor([1., 1.])"
+
+
+@simulated
+@pytest.mark.parametrize("driver, packages", [(13000, ["nvidia-cublas", "nvidia-nccl-cu13", "nvidia-cudnn-cu13"]),
+                                              (12040, ["nvidia-cublas-cu12", "nvidia-nccl-cu12", "nvidia-cudnn-cu12"])])
+def test_info_says_which_packages_bring_the_libraries_that_are_missing(tmp_path, driver, packages):
+    shutil.copy(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcuda.so.1"), tmp_path)
+    told = subprocess.run([sys.executable, "-m", "ampc", "info"], capture_output=True, text=True, check=True,
+                          env={**os.environ, "AMPC_CUDA_LIBS": str(tmp_path), "AMPC_SIM_DRIVER": str(driver)}).stdout
+    assert re.findall(r"^\w+ +not found \(.*\); `pip install (\S+)` brings it$", told, re.M) == packages
+
+
+def test_an_optimizers_state_that_stayed_on_the_cpu_is_told_what_brings_it_along():
+    model = ampc.nn.Linear(2, 2, device="cpu")
+    optimizer = ampc.optim.Adam(model.parameters())
+    model(ampc.ones(1, 2, device="cpu")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    model.cuda()(ampc.ones(1, 2)).sum().backward()
+    with pytest.raises(RuntimeError, match="parameter 0 is on cuda:0 and its state on cpu; move the model before the first step"):
+        optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.step()
+    assert all(t.is_cuda for t in (state["exp_avg"] for state in optimizer.state.values()))
+
+
 def test_mixtures():
     x = ampc.ones(2)
     assert (x + ampc.tensor(2.0, device="cpu")).tolist() == [3, 3] and (ampc.tensor(2.0, device="cpu") * x).is_cuda
-    with pytest.raises(RuntimeError, match="matmul: `x` is on cuda:0 and `mat2` on cpu"):
+    with pytest.raises(RuntimeError, match="matmul: `x` is on cuda:0 and `other` on cpu"):
         ampc.ones(2, 2) @ ampc.ones(2, 2, device="cpu")
     with pytest.raises(RuntimeError, match="`x` is on cpu and `other` on cuda:0"):
         ampc.ones(2, device="cpu").add_(x)
+    F, q, there = ampc.nn.functional, ampc.ones(1, 4, 8), ampc.ones(1, 4, 8, device="cpu")
+    with pytest.raises(RuntimeError, match=r"scaled_dot_product_attention: `query` is on cuda:0 and `key` on cpu; bring them"):
+        F.scaled_dot_product_attention(q, there, q)
+    with pytest.raises(RuntimeError, match="scaled_dot_product_attention: `query` is on cuda:0 and `attn_mask` on cpu"):
+        F.scaled_dot_product_attention(q, q, q, attn_mask=ampc.ones(4, 4, dtype=ampc.bool, device="cpu"))
+    with pytest.raises(RuntimeError, match="binary_cross_entropy_with_logits: `input` is on cuda:0 and `target` on cpu"):
+        F.binary_cross_entropy_with_logits(q, there)
+    with pytest.raises(RuntimeError, match=r"stack: `tensors\[0\]` is on cuda:0 and `tensors\[2\]` on cpu"):
+        ampc.stack([q, q, there])
     import copy
     import pickle
 

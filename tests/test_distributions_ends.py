@@ -139,6 +139,7 @@ def test_counts_of_multinomial(torch):
         assert wide.log_prob(lib.tensor(1.0)).tolist() == pytest.approx([math.log(0.5)] * 3)
 
 
+@pytest.mark.cpu
 def test_representations(torch):
     """One number is printed as a number, more as a shape."""
     for make in (lambda d, t: d.Normal(0.0, 2.0), lambda d, t: d.Gamma(t([1.5]), t(2.5)), lambda d, t: d.Normal(t([0.0, 1.0]), 2.0), lambda d, t: d.Bernoulli(0.25)):

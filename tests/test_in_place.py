@@ -583,7 +583,7 @@ def test_kept_gradients_do_not_outlive_their_tensors():
 
 
 def test_a_view_that_cannot_be_used_is_still_shown():
-    w = ampc.ones(4, requires_grad=True)
+    w = ampc.ones(4, requires_grad=True, device="cpu")
     with ampc.no_grad():
         v = w[:2]
         v.add_(1)

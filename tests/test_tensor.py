@@ -265,6 +265,7 @@ def test_random_does_not_depend_on_threads():
         assert x.equal(drawn[0][0]) and d.equal(drawn[0][1])
 
 
+@pytest.mark.cpu
 def test_printing(torch):
     for data in ([1.0, 2.5], [[1, 2], [3, 4]], [True, False], 3.0, [1e-10, 1.0], [float("nan"), float("inf"), 1.0], list(range(2000))):
         assert repr(ampc.tensor(data)) == repr(torch.tensor(data)), data
@@ -400,6 +401,7 @@ def test_the_random_stream_by_cudas_names():
     ampc.manual_seed(0)
 
 
+@pytest.mark.cpu
 def test_a_tensor_of_a_class_of_its_own_says_so(torch):
     for made in ("lib.arange(6.).reshape(2, 3)", "lib.arange(40.) * 1000", "lib.ones(0, 2)", "lib.ones(2, 2).double()", "lib.ones(3, device='meta')"):
         shown = []

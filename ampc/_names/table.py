@@ -473,11 +473,19 @@ is: sparse_coo=_library_functions.sparse_coo sparse_csr=_library_functions.spars
 refused: sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor sparse_compressed_tensor
 
 [torch.cuda]
+nvidia-smi shows what the GPU does, also of other processes
+refused: list_gpu_processes utilization temperature power_draw clock_rate memory_usage
+
+[torch.cuda]
+the allocator keeps no list of its blocks; memory_summary() and memory_stats() tell what is held
+refused: memory_snapshot
+
+[torch.cuda]
 ampc opens CUDA's libraries itself
 is: get_rng_state_all=_library_functions.get_rng_state_all set_rng_state_all=_library_functions.set_rng_state_all
 value: default_generators=()
 class: CUDAPluggableAllocator GreenContext
-refused: cudart list_gpu_processes utilization temperature power_draw clock_rate memory_usage memory_snapshot change_current_allocator
+refused: cudart change_current_allocator
 
 [torch.cuda.random]
 one random stream serves all devices

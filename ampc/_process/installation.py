@@ -10,6 +10,8 @@ from typing import Tuple
 ARCHITECTURES = ("75", "80", "90", "100", "120")  # for which a complete build has GPU code, as in setup.py
 _WHY = {"left out": "GPU code was left out when this was built (AMPC_CUDA=0)", "no nvcc": "nvcc was not found when this was built",
         "nvcc failed": "nvcc failed when this was built; the build's output says why"}
+_PACKAGES = {"cublasLt": ("nvidia-cublas", "nvidia-cublas-cu12"), "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
+             "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")}  # for a driver of CUDA 13, and of CUDA 12
 
 
 def _built_for() -> Tuple[str, ...]:
@@ -48,8 +50,18 @@ def _cuda() -> list:
                           for i, p in ((i, ampc.cuda.get_device_properties(i)) for i in range(count)))
     else:
         found = "none can be used"
-    return [("GPUs", found), ("GPU kernels", _gpu_code(note("kernels"))), ("NVIDIA driver", note("driver")), ("cuBLASLt", note("cublasLt")),
-            ("NCCL", note("nccl")), ("cuDNN", note("cudnn"))]
+    libraries = [(title, _library(name, note("driver")) if count else note(name)) for title, name in
+                 (("cuBLASLt", "cublasLt"), ("NCCL", "nccl"), ("cuDNN", "cudnn"))]
+    return [("GPUs", found), ("GPU kernels", _gpu_code(note("kernels"))), ("NVIDIA driver", note("driver")), *libraries]
+
+
+def _library(name: str, driver: str) -> str:
+    """A library's version, or which package brings it."""
+    import ampc
+
+    found = ampc._C._cuda_note(name)
+    package = _PACKAGES[name][driver.startswith("CUDA 12")]
+    return f"{found}; `pip install {package}` brings it" if found.startswith("not found") else found
 
 
 def _bytes(size: int) -> str:

@@ -105,7 +105,7 @@ def tensor_repr(t: Any) -> str:
     is_ours = kind is _C.Tensor or kind.__module__.partition(".")[0] == __name__.partition(".")[0]
     head = "tensor(" if is_ours else f"{kind.__name__}("  # of a script's own class
     if t.is_meta:
-        return name + _noted(head + "...", ["device='meta'", f"size={tuple(t.shape)}", *_notes(t)], len(head))
+        return name + _noted(head + "...", [f"device='{t.device}'", f"size={tuple(t.shape)}", *_notes(t)], len(head))
     plain = t.detach()
     edge = _options.edgeitems if t.numel() > _options.threshold else 0
     floating = t.dtype.is_floating_point
@@ -114,7 +114,7 @@ def tensor_repr(t: Any) -> str:
             if plain.shape[d] > 2 * edge + 1:
                 plain = _ops.cat([plain.narrow(d, 0, edge + 1), plain.narrow(d, plain.shape[d] - edge, edge)], d)
         values = plain.tolist()
-    notes = []
+    notes = [f"device='{t.device}'"] if t.is_cuda else []
     if t.numel() == 0:
         body = "[]"
         if t.ndim != 1:

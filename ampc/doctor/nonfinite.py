@@ -429,10 +429,10 @@ class Doctor(Watcher):
         ranges = [Range(_text(t.dtype), tuple(t.shape), t.amin().item(), t.amax().item()) for t in call.inputs if t.numel()]
         dtype, running = _text(call.out.dtype), call.running
         of = (running[0], self._locations.get(running[1])) if running else None
+        scale = (running[2] or self._ear.scale()) if running else 1.0
         what, count = "nan" if call.values[3] else "inf", int(call.values[2] + call.values[3])
         found = Finding(SHOWN[call.op], call.location, what, _first_bad(call.out), count, call.out.numel(), dtype,
-                        _chosen(call.op, call.low, running), ranges, self._before(call.old), of,
-                        (running[2] or self._ear.scale()) if running else 1.0, infs)
+                        _chosen(call.op, call.low, running), ranges, self._before(call.old), of, scale, infs)
         pole = (of[0] if of else call.op) in POLES
         if pole or "pow" in (call.op, of and of[0]):
             found.lost = next((m.lost[0] for m in call.old.values() if m is not None and 0 < abs(m.lost[0]) <= TINY.get(dtype, 0.0)), 0.0)

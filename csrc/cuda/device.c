@@ -242,8 +242,12 @@ int ac_gpu_event_done(ac_device d, CUevent e, bool *done) {
     return 0;
 }
 int ac_gpu_event_elapsed(ac_device d, CUevent from, CUevent to, float *ms) {
-    WITHIN(d, "the time between two events", ac_cu.cuEventElapsedTime(ms, from, to));
-    return 0;
+    CUresult result = AC_CU_SUCCESS;
+    WITHIN(d, "the time between two events",
+           (result = ac_cu.cuEventElapsedTime(ms, from, to)) == AC_CU_NOT_READY ? AC_CU_SUCCESS : result);
+    if (result != AC_CU_NOT_READY) return 0;
+    return ac_fail(AC_RUNTIME,
+                   "elapsed_time: the GPU has not come to both events yet; call synchronize() of the later one first");
 }
 int ac_gpu_stream_follow(ac_device d, CUstream s, CUstream before) {
     CUevent reached = NULL;

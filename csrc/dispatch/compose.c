@@ -3,6 +3,7 @@
 
 #include "dispatch/call.h"
 #include "dispatch/observer.h"
+#include "dispatch/placement.h"
 #include "dispatch/upcast.h"
 
 #include "autograd/node.h"
@@ -56,6 +57,7 @@ static int compose(const ac_op_call *c) {
     ac_whole = outer;
     if (!failed) return 0;
     ac_release_results(c);
+    if (ac_error_code() == AC_DEVICES && !private) ac_name_devices(c);
     return private ? -1 : ac_fail_as(c->info->shown);
 }
 

@@ -12,6 +12,9 @@ static inline int ac_device_for(const ac_op_call *c, ac_device *device) {
     *device = AC_CPU;
     return some == AC_CPU && c->info->device_at < 0 ? 0 : ac_device_sought(c, device);
 }
+/* An operator within a composite one has failed with AC_DEVICES: says so of the composite operator's own inputs, if
+ * they are on several devices. */
+void ac_name_devices(const ac_op_call *c);
 int ac_check_target_device(const ac_op_call *c, const ac_tensor *target) AC_CHECKED;
 /* new: t itself when it is on the CPU, else a copy there, off the tape. */
 ac_tensor *ac_on_cpu(ac_tensor *t) AC_CHECKED;

@@ -16,8 +16,11 @@ static int check(const ac_update *u, int i) {
                        ac_device_name(ac_device_of(u->param)), ac_device_name(ac_device_of(u->grad)));
     for (int k = 0; k < AC_MAX_STATE; k++)
         if (u->state[k] && ac_device_of(u->state[k]) != ac_device_of(u->param))
-            return ac_fail(AC_RUNTIME, "optimizer: parameter %d is on %s and its state on %s", i,
-                           ac_device_name(ac_device_of(u->param)), ac_device_name(ac_device_of(u->state[k])));
+            return ac_fail(
+                AC_RUNTIME,
+                "optimizer: parameter %d is on %s and its state on %s; move the model before the first step, or "
+                "let optimizer.load_state_dict(optimizer.state_dict()) bring the state along",
+                i, ac_device_name(ac_device_of(u->param)), ac_device_name(ac_device_of(u->state[k])));
     if (!ac_same_shape(u->param, u->grad))
         return ac_fail(AC_RUNTIME, "optimizer: parameter %d has shape %s and its gradient %s", i,
                        ac_shape_text(u->param, want), ac_shape_text(u->grad, got));
