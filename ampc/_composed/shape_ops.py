@@ -86,6 +86,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple
         raise RuntimeError("tensor_split: a 0-d tensor has no dimension to cut")
     n = input.shape[wrap_dim(dim, input.ndim, "tensor_split")]
     if isinstance(indices_or_sections, Tensor):
+        if indices_or_sections.dtype != _C.int64:
+            raise RuntimeError(f"tensor_split: indices or a number of parts must be int64, got {indices_or_sections.dtype}")
         indices_or_sections = indices_or_sections.tolist()
     if _checks.is_integer(indices_or_sections):
         k = int(indices_or_sections)
@@ -96,7 +98,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple
         sizes = [n // k + (i < n % k) for i in range(k)]
         cuts = list(itertools.accumulate(sizes))[:-1]
     else:
-        cuts = [int(i) for i in indices_or_sections]
+        cuts = _checks.integers(indices_or_sections, "tensor_split")
     ends = [builtins.min(builtins.max(c + n if c < 0 else c, 0), n) for c in cuts] + [n]
     starts = [0, *ends[:-1]]
     if starts == sorted(starts):

@@ -60,6 +60,20 @@ def flag(name: str, parameter: str, value: Any) -> bool:
     return bool(value)
 
 
+def need_tensor(name: str, value: Any) -> Any:
+    """``value``, which must be a Tensor: for functions that are called too often to have all of their arguments looked at."""
+    if not isinstance(value, Tensor):
+        _check_kind(name, "input", value, _PLAIN["Tensor"])
+    return value
+
+
+def number(name: str, parameter: str, value: Any) -> float:
+    """``value`` as a float. TypeError for a string, which Python would read."""
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"{name}: `{parameter}` must be a number, got {value!r}")
+    return float(value)
+
+
 def is_integer(value: Any) -> bool:
     """True for an int and what stands for one: NumPy's integers, integer tensors of one element."""
     return isinstance(value, int) or (not isinstance(value, (list, tuple, str)) and _stands_for(value, (int,)))

@@ -171,8 +171,6 @@ def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: 
 
 def _like(x: Tensor, dtype: Any, layout: Any, device: Any) -> Dict[str, Any]:
     """dtype, layout and device, those of ``x`` where not given."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"expected a Tensor, got {type(x).__name__}")
     return {"dtype": dtype or x.dtype, "layout": layout, "device": x.device if device is None else device}
 
 
@@ -188,18 +186,21 @@ def _laid_out(t: Tensor, memory_format: Any, requires_grad: bool, pin_memory: bo
 def zeros_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Zeros of another tensor's shape and dtype."""
-    return _laid_out(zeros(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory, input)
+    shape = _checks.need_tensor("zeros_like", input).shape
+    return _laid_out(zeros(shape, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory, input)
 
 
 def ones_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
               pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """Ones of another tensor's shape and dtype."""
-    return _laid_out(ones(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory, input)
+    shape = _checks.need_tensor("ones_like", input).shape
+    return _laid_out(ones(shape, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory, input)
 
 
 def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """A tensor of another's shape and dtype, values unspecified."""
+    _checks.need_tensor("empty_like", input)
     value = unset(dtype or input.dtype) if asked["deterministic"] else 0
     return full_like(input, value, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory,
                      memory_format=memory_format)
@@ -208,7 +209,8 @@ def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = No
 def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
               requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """A tensor of another's shape and dtype, filled with a number."""
-    return _laid_out(full(input.shape, fill_value, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory, input)
+    shape = _checks.need_tensor("full_like", input).shape
+    return _laid_out(full(shape, fill_value, **_like(input, dtype, layout, device)), memory_format, requires_grad, pin_memory, input)
 
 
 def _whole(v: Any) -> bool:
@@ -261,7 +263,7 @@ def _bounds(what: str, ends: Sequence[Any], steps: int, dtype: Any) -> Tuple[Any
     if steps < 0:
         raise RuntimeError(f"{what}: `steps` must be 0 or more, got {steps}")
     if dtype.is_floating_point:
-        return builtins.float(ends[0]), builtins.float(ends[1])
+        return _checks.number(what, "start", ends[0]), _checks.number(what, "end", ends[1])
     first, last = (_full((), v.item() if isinstance(v, Tensor) else v, dtype, 0).item() for v in ends)
     return first, last
 

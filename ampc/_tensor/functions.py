@@ -35,19 +35,21 @@ def split(tensor: Tensor, split_size_or_sections: Union[int, Sequence[int]], dim
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Optional[int] = None) -> tuple:
     """At most ``chunks`` pieces of equal size along ``dim``, or ``axis``."""
     dim = dim if axis is None else axis
+    if type(chunks) is not int:
+        if not _checks.is_integer(chunks):
+            raise TypeError(f"chunk: `chunks` must be an int, got {type(chunks).__name__}")
+        chunks = int(chunks)
     if chunks < 1:
         raise RuntimeError(f"chunk: `chunks` must be 1 or more, got {chunks}")
-    if input.ndim == 0:
+    if _checks.need_tensor("chunk", input).ndim == 0:
         raise RuntimeError("chunk: a 0-d tensor has no dimension to cut")
     n = input.size(dim)
-    if type(chunks) is not int:
-        chunks = int(chunks)
     return input.split(-(-n // chunks) if n else [0] * chunks, dim)
 
 
 def unbind(input: Tensor, dim: int = 0, *, axis: Optional[int] = None) -> tuple:
     """The slices along ``dim``, or ``axis``, as views."""
-    return input._cut_into(None, dim if axis is None else axis, True)
+    return _checks.need_tensor("unbind", input)._cut_into(None, dim if axis is None else axis, True)
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Optional[Tensor] = None) -> Any:

@@ -127,6 +127,8 @@ def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_gra
     """
     if not only_inputs:
         warn("grad: `only_inputs` has no effect: gradients of the inputs alone are made", FutureWarning)
+    if allow_unused is not None and not isinstance(allow_unused, int):
+        raise TypeError(f"grad: `allow_unused` must be a bool, got {type(allow_unused).__name__}")
     if materialize_grads and allow_unused is False:
         raise ValueError("grad: `materialize_grads` gives zeros for inputs that were not used, so `allow_unused` must be left out or True")
     roots, leaves = _ends(outputs), _ends(inputs)

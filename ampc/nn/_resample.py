@@ -27,7 +27,8 @@ def _output_sizes(x: Tensor, size: Any, scale_factor: Any, recompute: Optional[b
         if len(sizes) != nd:
             raise ValueError(f"interpolate: `size` must be one number or {nd}, got {sizes}")
         return sizes, [None] * 3
-    factors = [float(s) for s in scale_factor] if isinstance(scale_factor, (list, tuple)) else [float(scale_factor)] * nd
+    each = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * nd
+    factors = [_checks.number("interpolate", "scale_factor", s) for s in each]
     if len(factors) != nd:
         raise ValueError(f"interpolate: `scale_factor` must be one number or {nd}, got {factors}")
     sizes = [math.floor(n * f) for n, f in zip(x.shape[2:], factors)]

@@ -11,6 +11,8 @@ from .update_rule import UpdateRuleOptimizer
 
 
 def _check_moments(name: str, lr: Any, betas: Tuple[float, float], eps: float, weight_decay: float) -> None:
+    if isinstance(betas, str):
+        raise TypeError(f"{name}: `betas` must be two numbers, got {betas!r}")
     if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
         raise ValueError(f"{name}: `betas` must both be numbers or both be Tensors")
     check_options(name, lr=(lr, 0.0, None), eps=(eps, 0.0, None), weight_decay=(weight_decay, 0.0, None),

@@ -25,6 +25,11 @@ static T all_distances(ac_scratch *s, T x, T y, ac_scalar p) {
     return norm_along(s, SUB(ac_c_unsqueeze(s, x, -2), ac_c_unsqueeze(s, y, -3)), p, -1, false);
 }
 
+static int need_order(const char *what, ac_scalar p) {
+    double order = ac_scalar_double(p);
+    return order >= 0 ? 0 : ac_fail(AC_RUNTIME, "%s: `p` must be 0 or more, got %g", what, order);
+}
+
 COMPOSE(cdist) {
     ATTRS(cdist);
     NEED(need_rows("cdist", in[0], 2));
@@ -32,13 +37,14 @@ COMPOSE(cdist) {
     int64_t left = in[0]->shape[in[0]->ndim - 1], right = in[1]->shape[in[1]->ndim - 1];
     if (left != right)
         REFUSE(AC_RUNTIME, "cdist: rows of %" PRId64 " and of %" PRId64 " numbers cannot be compared", left, right);
-    if (ac_scalar_double(a->p) < 0) REFUSE(AC_RUNTIME, "cdist: `p` must be 0 or more, got %g", ac_scalar_double(a->p));
+    NEED(need_order("cdist", a->p));
     return all_distances(s, in[0], in[1], a->p);
 }
 
 COMPOSE(pdist) {
     ATTRS(p);
     NEED(need_rows("pdist", in[0], 2));
+    NEED(need_order("pdist", a->p));
     if (in[0]->ndim != 2) REFUSE(AC_RUNTIME, "pdist: needs 2 dimensions, got %d", in[0]->ndim);
     int64_t n = in[0]->shape[0];
     ac_device device = ac_device_of(in[0]);

@@ -220,6 +220,12 @@ static int need_as_many(const char *what, T const *in) {
 
 COMPOSE(soft_margin_loss) {
     ATTRS(reduction);
+    char x[AC_SHAPE_TEXT], y[AC_SHAPE_TEXT];
+    ac_dims both = ac_shape_of(in[0]), target = ac_shape_of(in[1]), input = both;
+    NEED(ac_dims_broadcast(&both, &target, "soft_margin_loss"));
+    if (!ac_dims_equal(&both, &input))
+        REFUSE(AC_RUNTIME, "soft_margin_loss: `target` must have the shape of `input`, %s, or broadcast to it, got %s",
+               ac_dims_text(&input, x), ac_dims_text(&target, y));
     return ac_c_reduced(s, log1pexp(s, UN(neg, MUL(in[1], in[0]))), a->reduction);
 }
 

@@ -291,7 +291,13 @@ COMPOSE(take_along_dim) {
         if (d == along.dim) continue;
         if (index.v[d] == 1) index.v[d] = shape.v[d];
         else if (shape.v[d] == 1) shape.v[d] = index.v[d];
+        if (index.v[d] != shape.v[d])
+            REFUSE(AC_RUNTIME,
+                   "take_along_dim: in dimension %" PRId64 " `indices` must have the size of the tensor, %" PRId64
+                   ", or 1, got %" PRId64 "; gather takes fewer",
+                   d, shape.v[d], index.v[d]);
     }
+    if (in[1]->dtype == AC_bool) REFUSE(AC_RUNTIME, "take_along_dim: `indices` must be integers, got bool");
     double size = (double)shape.v[along.dim];
     T from_end = BIN(logical_and, BIN(lt, in[1], NUM(0)), BIN(ge, in[1], NUM(-size)));
     T counted = WHERE(from_end, PLUS(in[1], size), in[1]); /* what is out of range stays as it was given */

@@ -402,6 +402,9 @@ COMPOSE(cross) {
     if (in[0]->dtype != in[1]->dtype)
         REFUSE(AC_RUNTIME, "cross: `x` and `other` must have the same dtype, got %s and %s",
                ac_dtypes[in[0]->dtype].name, ac_dtypes[in[1]->dtype].name);
+    if (shape.n != other.n)
+        REFUSE(AC_RUNTIME, "cross: both tensors must have as many dimensions, got %" PRId64 " and %" PRId64, shape.n,
+               other.n);
     int64_t dim = a->dim == AC_ABSENT ? 0 : a->dim;
     if (a->dim != AC_ABSENT) NEED(ac_dim_wrap(&dim, (int)(shape.n > other.n ? shape.n : other.n), "cross"));
     NEED(ac_dims_broadcast(&shape, &other, "cross"));

@@ -79,12 +79,20 @@ static int check_scatter_add(ac_infer *i) {
     return ac_need_same_dtype(i, 0, 2);
 }
 
+static int need_vector(const ac_infer *i) {
+    if (i->in[1]->ndim <= 1) return 0;
+    char text[AC_SHAPE_TEXT];
+    return ac_fail(AC_INDEX, "%s: `index` must be a vector, got shape %s", i->info->shown,
+                   ac_shape_text(i->in[1], text));
+}
+
 static int check_index_add(ac_infer *i) {
     const ac_tensor *x = i->in[0];
     const ac_attrs_index_dim *a = i->attrs;
     int64_t dim = a->dim;
     AC_TRY(ac_dim_wrap(&dim, x->ndim, i->info->shown));
     AC_TRY(ac_need_integer(i, 1));
+    AC_TRY(need_vector(i));
     AC_TRY(ac_need_ndim(i, 1, 1));
     ac_dims want = ac_shape_of(x);
     if (x->ndim) want.v[dim] = i->in[1]->shape[0];
@@ -120,7 +128,7 @@ int ac_infer_index_select(ac_infer *i) {
     int64_t dim = a->dim;
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "index_select"));
     AC_TRY(ac_need_integer(i, 1));
-    if (i->in[1]->ndim > 1) AC_TRY(ac_need_ndim(i, 1, 1));
+    AC_TRY(need_vector(i));
     if (!x->ndim && i->in[1]->numel != 1)
         return ac_fail(AC_RUNTIME, "index_select: a 0-d tensor has one element to select, `index` asks for %" PRId64,
                        i->in[1]->numel);
