@@ -85,6 +85,32 @@ def test_two_gpus():
     assert w.grad.device.index == 0 and w.grad.tolist() == [2, 2, 2]
 
 
+@two_gpus
+def test_cuda_without_a_number_is_the_current_gpu_whenever_a_tensor_is_made(switches_back):
+    ampc.set_default_device("cuda")
+    with ampc.cuda.device(1):
+        assert ampc.get_default_device().index == ampc.ones(1).device.index == ampc.as_tensor(ampc.ones(1, device="cuda:0")).device.index == 1
+    with ampc.device("cuda"):
+        assert ampc.ones(1).device.index == 0
+        with ampc.cuda.device(1):
+            assert ampc.ones(1).device.index == 1
+    ampc.set_default_device("cuda:1")
+    assert ampc.ones(1).device.index == 1
+
+
+def test_the_older_types_are_on_the_device_of_the_default_type(switches_back):
+    ampc.set_default_tensor_type("torch.cuda.FloatTensor")
+    try:
+        made = [ampc.Tensor(2, 3), ampc.Tensor([1.0]), ampc.Tensor(), ampc.Tensor(2, device="cuda"), ampc.ones(1)]
+        assert all(t.is_cuda for t in made)
+        with pytest.raises(RuntimeError, match="'cuda' only"):
+            ampc.Tensor(2, device="cpu")
+    finally:
+        ampc.set_default_tensor_type("torch.FloatTensor")
+    with ampc.device("cuda"):
+        assert ampc.Tensor(2).is_cpu and ampc.ones(2).is_cuda
+
+
 def test_moving():
     x = ampc.randn(3, 4, device="cpu")
     y = x.cuda()
