@@ -85,6 +85,25 @@ def test_two_gpus():
     assert w.grad.device.index == 0 and w.grad.tolist() == [2, 2, 2]
 
 
+@pytest.mark.parametrize("width", [1, 3, 8])
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.int64], ids=str)
+def test_of_values_written_at_one_index_the_last_stands(dtype, width):
+    """So that bits do not depend on which block of the GPU is first."""
+    n, rows = 20000, 700
+    index, values = ampc.randint(0, rows, (n,), device="cpu"), (ampc.arange(n * width, device="cpu") % 2039).to(dtype).reshape(n, width)
+    x = ampc.zeros(rows, width, dtype=dtype, device="cpu")
+    want = x.numpy().copy()
+    want[index.numpy()] = values.numpy()
+    writes = {
+        "setitem": lambda x, i, v: x.__setitem__(i, v), "negative": lambda x, i, v: x.__setitem__(i - rows, v), "index_copy": lambda x, i, v: x.index_copy_(0, i, v),
+        "scatter": lambda x, i, v: x.scatter_(0, i[:, None].expand(n, width), v),
+        "put": lambda x, i, v: x.put_(i[:, None] * width + ampc.arange(width, device=i.device), v)}
+    for name, write in writes.items():
+        y = x.cuda()
+        write(y, index.cuda(), values.cuda())
+        assert np.array_equal(y.numpy(force=True), want), name
+
+
 @two_gpus
 def test_cuda_without_a_number_is_the_current_gpu_whenever_a_tensor_is_made(switches_back):
     ampc.set_default_device("cuda")
