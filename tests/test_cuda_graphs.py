@@ -412,6 +412,20 @@ def test_gradients_of_a_replay_have_no_factor_of_the_step_before():
     assert train(True) == pytest.approx(train(False), rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["ASGD", "Adafactor", "Muon"])
+def test_a_step_that_counts_in_python_is_refused_in_a_capture(name):
+    w = ampc.ones(3, 3, requires_grad=True)
+    w.grad = ampc.ones(3, 3)
+    optimizer = getattr(ampc.optim, name)([w], lr=0.1)
+    optimizer.step()
+    before = w.tolist()
+    with pytest.raises(RuntimeError, match=f"{name}.step.*outside"):
+        captured(optimizer.step)
+    assert w.tolist() == before
+    optimizer.step()
+    assert w.tolist() != before
+
+
 def test_stochastic_rounding_draws_anew_at_each_replay():
     def start():
         ampc.manual_seed(2)
