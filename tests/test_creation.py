@@ -44,6 +44,17 @@ def test_a_size_alone_is_a_size_and_a_tuple_is_values():
         assert lib.FloatTensor((2, 3)).tolist() == lib.Tensor((2, 3)).tolist() == [2, 3]
 
 
+def test_the_oldest_constructor_makes_tensors_on_the_cpu_whatever_was_chosen(torch):
+    """`Tensor(...)` asks no default device, as in torch; `device=` may only say so."""
+    for lib in (ampc, torch):
+        kept = type("Kept", (lib.Tensor,), {})
+        with lib.device("meta"):
+            made = [lib.Tensor(2, 3), lib.Tensor(), lib.Tensor([1.0]), lib.Tensor(np.ones(2)), lib.Tensor(2, device="cpu"), lib.Tensor(2, device=None), kept(2)]
+            assert all(t.device.type == "cpu" for t in made) and lib.tensor([1.0]).device.type == "meta"
+            with pytest.raises(RuntimeError):
+                lib.Tensor(2, device="meta")
+
+
 ROWS = {"arange": lambda lib, **k: lib.arange(4, **k), "linspace": lambda lib, **k: lib.linspace(0, 3, 4, **k),
         "logspace": lambda lib, **k: lib.logspace(0, 3, 4, base=2, **k), "range": lambda lib, **k: lib.range(0, 3, **k)}
 

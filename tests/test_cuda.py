@@ -89,6 +89,51 @@ def test_two_gpus():
     assert w.grad.device.index == 0 and w.grad.tolist() == [2, 2, 2]
 
 
+@pytest.mark.parametrize("width", [1, 3, 8])
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.int64], ids=str)
+def test_of_values_written_at_one_index_the_last_stands(dtype, width):
+    """So that bits do not depend on which block of the GPU is first."""
+    n, rows = 20000, 700
+    index, values = ampc.randint(0, rows, (n,), device="cpu"), (ampc.arange(n * width, device="cpu") % 2039).to(dtype).reshape(n, width)
+    x = ampc.zeros(rows, width, dtype=dtype, device="cpu")
+    want = x.numpy().copy()
+    want[index.numpy()] = values.numpy()
+    writes = {
+        "setitem": lambda x, i, v: x.__setitem__(i, v), "negative": lambda x, i, v: x.__setitem__(i - rows, v), "index_copy": lambda x, i, v: x.index_copy_(0, i, v),
+        "scatter": lambda x, i, v: x.scatter_(0, i[:, None].expand(n, width), v),
+        "put": lambda x, i, v: x.put_(i[:, None] * width + ampc.arange(width, device=i.device), v)}
+    for name, write in writes.items():
+        y = x.cuda()
+        write(y, index.cuda(), values.cuda())
+        assert np.array_equal(y.numpy(force=True), want), name
+
+
+@two_gpus
+def test_cuda_without_a_number_is_the_current_gpu_whenever_a_tensor_is_made(switches_back):
+    ampc.set_default_device("cuda")
+    with ampc.cuda.device(1):
+        assert ampc.get_default_device().index == ampc.ones(1).device.index == ampc.as_tensor(ampc.ones(1, device="cuda:0")).device.index == 1
+    with ampc.device("cuda"):
+        assert ampc.ones(1).device.index == 0
+        with ampc.cuda.device(1):
+            assert ampc.ones(1).device.index == 1
+    ampc.set_default_device("cuda:1")
+    assert ampc.ones(1).device.index == 1
+
+
+def test_the_older_types_are_on_the_device_of_the_default_type(switches_back):
+    ampc.set_default_tensor_type("torch.cuda.FloatTensor")
+    try:
+        made = [ampc.Tensor(2, 3), ampc.Tensor([1.0]), ampc.Tensor(), ampc.Tensor(2, device="cuda"), ampc.ones(1)]
+        assert all(t.is_cuda for t in made)
+        with pytest.raises(RuntimeError, match="'cuda' only"):
+            ampc.Tensor(2, device="cpu")
+    finally:
+        ampc.set_default_tensor_type("torch.FloatTensor")
+    with ampc.device("cuda"):
+        assert ampc.Tensor(2).is_cpu and ampc.ones(2).is_cuda
+
+
 def test_moving():
     x = ampc.randn(3, 4, device="cpu")
     y = x.cuda()

@@ -425,6 +425,46 @@ def test_a_captured_step_follows_the_learning_rate(make):
         assert [p.tolist() for p in eager[0].parameters()] == [p.tolist() for p in graphed[0].parameters()]
 
 
+@pytest.mark.filterwarnings("ignore:\\[scaler-without-fp16\\]")
+def test_gradients_of_a_replay_have_no_factor_of_the_step_before():
+    """Only forward and backward are captured: the factors of unscaling and clipping, which wait for the gradients, are of one replay."""
+    def train(graphed):
+        w, x = ampc.ones(4, requires_grad=True), ampc.ones(4)
+        optimizer, scaler = ampc.optim.SGD([w], lr=0.125), ampc.amp.GradScaler("cuda", init_scale=4.0)
+
+        def backward():
+            scaler.scale((w * x).sum()).backward()
+
+        backward(), optimizer.zero_grad()
+        g = captured(backward)[0] if graphed else None
+        for value in (5.0, 3.0, 2.0, 7.0):
+            x.fill_(value)
+            if g is None:
+                optimizer.zero_grad(), backward()
+            else:
+                g.replay()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_([w], 8.0)
+            scaler.step(optimizer), scaler.update()
+        return w.tolist()
+
+    assert train(True) == pytest.approx(train(False), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ASGD", "Adafactor", "Muon"])
+def test_a_step_that_counts_in_python_is_refused_in_a_capture(name):
+    w = ampc.ones(3, 3, requires_grad=True)
+    w.grad = ampc.ones(3, 3)
+    optimizer = getattr(ampc.optim, name)([w], lr=0.1)
+    optimizer.step()
+    before = w.tolist()
+    with pytest.raises(RuntimeError, match=f"{name}.step.*outside"):
+        captured(optimizer.step)
+    assert w.tolist() == before
+    optimizer.step()
+    assert w.tolist() != before
+
+
 def test_stochastic_rounding_draws_anew_at_each_replay():
     def start():
         ampc.manual_seed(2)

@@ -19,6 +19,16 @@ def make(**options):
     return p, ampc.optim.SGD([p], lr=0.5), GradScaler("cpu", **{"init_scale": 8.0, **options})
 
 
+@pytest.mark.filterwarnings("ignore")  # without a GPU 'cuda' means the CPU
+def test_the_device_may_have_a_number(torch):
+    for lib in (ampc, torch):
+        assert lib.amp.GradScaler("cpu:0").is_enabled() and lib.amp.GradScaler("cuda:0", enabled=False).get_scale() == 1
+    scaler = GradScaler("cuda:0", init_scale=4.0)
+    assert scaler.scale(ampc.tensor(2.0)).item() == 8
+    with pytest.raises(RuntimeError, match="'cuda' or 'cpu', got 'mps:0'"):
+        GradScaler("mps:0")
+
+
 def iterate(p, opt, scaler, grad=1.0):
     opt.zero_grad()
     scaler.scale((p * (grad if math.isfinite(grad) else 1.0)).sum()).backward()

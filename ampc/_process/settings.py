@@ -6,7 +6,7 @@ from typing import Any, Union
 
 from .. import _C
 from .._messages.callers import warn
-from .._tensor.device import asked, device, set_default_device
+from .._tensor.device import asked, default_type, device, set_default_device
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_float32_matmul_precision", "get_num_interop_threads",
@@ -74,7 +74,9 @@ def set_default_tensor_type(t: Any) -> None:
     if kind not in kinds:
         raise TypeError(f"set_default_tensor_type: expected a floating point tensor type, got {name}")
     _C.set_default_dtype(kinds[kind])
-    set_default_device(device("cuda") if ".cuda." in name else device("cpu"))
+    where = device("cuda" if ".cuda." in name else "cpu")
+    set_default_device(where)
+    default_type["device"] = where
 
 
 def get_num_interop_threads() -> int:

@@ -114,9 +114,11 @@ class device(_C.Scope):
 
     def _changes(self) -> tuple:
         module = sys.modules[__name__]
-        return ((setattr, (module, "_chosen", check_device(self)), setattr, (module, "_chosen", _chosen)),)
+        check_device(self)
+        return ((setattr, (module, "_chosen", self), setattr, (module, "_chosen", _chosen)),)
 
 
+_device = device  # for functions with a parameter of that name
 CPU, META = device("cpu"), device("meta")
 META_NUMBER = 128
 _chosen: Optional[device] = None  # by set_default_device or `with device(...)`: where new tensors are made
@@ -186,14 +188,18 @@ def check_device(where: Union[str, int, device, None]) -> device:
 
 
 def set_default_device(device: Union[str, device, None]) -> None:
-    """Sets where new tensors are made; None: on the CPU, as if nothing had been set. RuntimeError for a device that is not there."""
+    """Sets where new tensors are made; None: on the CPU, as if nothing had been set. 'cuda' without a number is the GPU that `cuda.set_device`
+    says when a tensor is made. RuntimeError for a device that is not there."""
     global _chosen
-    _chosen = None if device is None else check_device(device)
+    if device is not None:
+        check_device(device)
+        device = _device(device)
+    _chosen = device
 
 
 def get_default_device() -> device:
     """Where new tensors are made."""
-    return CPU if _chosen is None else _chosen
+    return CPU if _chosen is None else check_device(_chosen)
 
 
 def asked_or_chosen(where: Union[str, int, device, None]) -> Union[str, int, device, None]:
@@ -215,6 +221,8 @@ class layout:
 strided = layout("strided")
 
 
+# what `set_default_tensor_type` was told: where Tensor(...) makes tensors, which asks no chosen device
+default_type = {"device": CPU}
 # what `use_deterministic_algorithms` was told, and whether memory that nobody sets is filled then
 asked = {"deterministic": False, "warn_only": False, "fill": True}
 

@@ -15,7 +15,8 @@ from ..autograd.engine import backward as _backward
 from ..autograd.hooks import RemovableHandle
 from . import creation as make
 from . import functions as _functions
-from .device import META_NUMBER, Size, device_of, gpu_asked_for, number_of, strided
+from .device import META_NUMBER, Size, default_type, device_of, gpu_asked_for, number_of, strided
+from .device import device as Device
 from .finfo import finfo
 from .layout import in_format, unchanged, with_attributes
 from .printing import tensor_format, tensor_html, tensor_repr
@@ -70,8 +71,10 @@ for _dtype, _names in {
 
 
 def _legacy_new(cls: type, *args: Any, **kwargs: Any) -> Tensor:
+    """Of the default dtype, on the CPU whatever device was chosen for new tensors, unless `set_default_tensor_type` has said a GPU."""
+    where = default_type["device"]
     if cls is Tensor and kwargs:  # a subclass may have parameters of its own
-        raise TypeError(f"Tensor: takes no {', '.join(kwargs)}; ampc.tensor(data, dtype=, device=) and ampc.empty(size, ...) do")
+        _check_legacy_words(where, kwargs)
     if len(args) == 1 and isinstance(args[0], Tensor):
         t = args[0].view_as(args[0]) if cls is Tensor else args[0].detach()
     elif len(args) == 1 and hasattr(args[0], "untyped"):
@@ -79,10 +82,19 @@ def _legacy_new(cls: type, *args: Any, **kwargs: Any) -> Tensor:
 
         t = tensor_on(args[0], _C.get_default_dtype())
     elif len(args) == 1 and not isinstance(args[0], (int, Size)):
-        t = make.tensor(args[0], dtype=_C.get_default_dtype())
+        t = make.tensor(args[0], dtype=_C.get_default_dtype(), device=where)
     else:
-        t = make.zeros(*args) if args else make.zeros(0)
+        t = make.zeros(*(args or (0,)), device=where)
     return t if cls is Tensor else _C._make_subclass(cls, t, False)
+
+
+def _check_legacy_words(where: Device, words: dict) -> None:
+    others = [word for word in words if word != "device"]
+    if others:
+        raise TypeError(f"Tensor: takes no {', '.join(others)}; ampc.tensor(data, dtype=, device=) and ampc.empty(size, ...) do")
+    if words["device"] is not None and Device(words["device"]).type != where.type:
+        raise RuntimeError(f"Tensor: makes tensors on '{where.type}' only, got device='{words['device']}'; ampc.tensor(data, device=) and "
+                           "ampc.empty(size, device=) make them elsewhere")
 
 
 def _make_subclass(cls: Any, data: Tensor, require_grad: bool = False) -> Tensor:

@@ -116,7 +116,7 @@ def check_kind(device: Any, enabled: bool) -> None:
     if not isinstance(device, str):
         raise TypeError(f"GradScaler: `device` must be 'cuda' or 'cpu', got {device!r}; torch.cuda.amp.GradScaler takes "
                         "init_scale first")
-    if enabled and device not in ("cuda", "cpu"):
+    if enabled and device.partition(":")[0] not in ("cuda", "cpu"):
         raise RuntimeError(f"GradScaler: `device` must be 'cuda' or 'cpu', got '{device}'")
 
 

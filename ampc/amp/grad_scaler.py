@@ -60,7 +60,7 @@ class GradScaler(ScaleOptions):
     """Scales losses and unscales gradients.
 
     Args:
-        device: 'cuda' or 'cpu'; without a usable GPU 'cuda' acts on the CPU.
+        device: 'cuda' or 'cpu', with a number if wanted, which changes nothing; without a usable GPU 'cuda' acts on the CPU.
         init_scale: the first scale, a positive finite float32.
         growth_factor: above 1; the scale is multiplied by it after ``growth_interval`` steps without overflow.
         backoff_factor: in (0, 1); the scale is multiplied by it on overflow.
@@ -95,7 +95,7 @@ class GradScaler(ScaleOptions):
         self._state: Optional[Scale] = None  # made at the first use, as torch does
         self._per_optimizer_states: Dict[int, Dict[str, Any]] = defaultdict(_fresh_state)
         if self._enabled:
-            if device == "cuda":
+            if device.startswith("cuda"):
                 cuda_means_cpu("GradScaler")
             check_scaling(growth_factor, backoff_factor, growth_interval, init_scale, min_scale, max_scale, hysteresis)
         announce.scaler_made(self)

@@ -12,6 +12,7 @@ from .._C import Tensor
 from .._tensor import creation as make
 from .._tensor.finfo import finfo
 from ..amp import autocast
+from ..cuda.graphs import captured_graph
 from .optimizer import Optimizer, check_options, refuse_differentiable, state_like
 
 
@@ -23,6 +24,10 @@ class ComposedOptimizer(Optimizer):
         raise NotImplementedError
 
     def _step_group(self, group: Dict[str, Any]) -> None:
+        if captured_graph() is not None:
+            name = type(self).__name__
+            raise _C.CaptureError(f"{name}.step cannot be captured in a CUDA graph: it counts steps in Python, which a replay does not run; "
+                                  "capture forward and backward, and call it outside after each replay")
         for p in group["params"]:
             if p.grad is not None:
                 with autocast("cuda" if p.is_cuda else "cpu", enabled=False):  # a step in a region is the same

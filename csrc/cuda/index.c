@@ -149,29 +149,57 @@ static int add_sorted(ac_device d, ac_gpu_add *a) {
     return failed;
 }
 
-/* to[target of item i] += from[item i]: keys, their order, then each target's run. `inner` of both are the pick's. */
-static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_tensor *from) {
+/* The items in the order of their targets in `to`: p's keys, and each item's number behind them. Owned by the caller.
+ */
+static ac_gpu_block *sort_picked(const ac_run *r, ac_gpu_pick *p, const ac_tensor *to) {
     INDEX_KERNEL(keys_kernel, "ac_pick_keys");
     ac_device d = ac_run_device(r);
-    if (p->items == 0 || p->width == 0) return 0;
     ac_gpu_block *room = ac_gpu_alloc(d, 2 * p->items * 8);
-    if (!room) return -1;
+    if (!room) return NULL;
     p->keys = ac_gpu_address(room);
-    int64_t *order = p->keys + p->items;
     int failed = ac_gpu_launch(d, &keys_kernel, ac_gpu_blocks(d, p->items, 1), 0, p);
     /* one bit more than the indices need: left-out items have every bit set, and go last */
     int bits = ac_gpu_bits_for((uint64_t)(to->storage->bytes / ac_itemsize(to->dtype))) + 1;
-    if (!failed) failed = ac_gpu_sort_pairs(d, 1, p->items, bits < 64 ? bits : 64, (uint64_t *)p->keys, order);
+    if (!failed)
+        failed = ac_gpu_sort_pairs(d, 1, p->items, bits < 64 ? bits : 64, (uint64_t *)p->keys, p->keys + p->items);
+    if (!failed) return room;
+    ac_gpu_free(room);
+    return NULL;
+}
+
+/* to[target of item i] += from[item i]: each target's run of items. `inner` of both are the pick's. */
+static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_tensor *from) {
+    if (p->items == 0 || p->width == 0) return 0;
+    ac_gpu_block *room = sort_picked(r, p, to);
+    if (!room) return -1;
     ac_gpu_add a = {.items = p->items,
                     .width = p->width,
                     .keys = (const uint64_t *)p->keys,
-                    .order = order,
+                    .order = p->keys + p->items,
                     .to = ac_gpu_ref_of(to),
                     .from = ac_gpu_ref_of(from),
                     .inner = p->inner,
                     .other_items = p->other_items,
                     .other_inner = p->other_inner};
-    if (!failed) failed = add_sorted(d, &a);
+    int failed = add_sorted(ac_run_device(r), &a);
+    ac_gpu_free(room);
+    return failed;
+}
+
+/* Whether all items are the same memory, as those of a number are. */
+static bool is_one_item(const ac_space *items) {
+    for (int d = 0; d < items->n; d++)
+        if (items->size[d] > 1 && items->stride[d]) return false;
+    return true;
+}
+
+/* to[target of item i] = from[item i]; of items that meet the last stands, as on the CPU. */
+static int put_picked(const ac_run *r, ac_gpu_pick *p, const ac_tensor *to) {
+    INDEX_KERNEL(last_kernel, "ac_put_last");
+    if (p->items <= 1 || p->width == 0 || is_one_item(&p->other_items)) return run_pick(r, &put_kernel, p);
+    widen(p); /* the keys count what is copied */
+    ac_gpu_block *room = sort_picked(r, p, to);
+    int failed = room ? run_pick(r, &last_kernel, p) : -1;
     ac_gpu_free(room);
     return failed;
 }
@@ -368,7 +396,7 @@ int ac_cuda_index_put(const ac_run *r) {
     AC_TRY(ac_gpu_copy(r->out[0], r->in[0]));
     AC_TRY(pick_advanced(&p, r, r->out[0], r->in + 1, r->n_in - 2, values));
     p.wrap = !a->from_start;
-    return a->accumulate ? add_picked(r, &p, r->out[0], values) : run_pick(r, &put_kernel, &p);
+    return a->accumulate ? add_picked(r, &p, r->out[0], values) : put_picked(r, &p, r->out[0]);
 }
 
 int ac_cuda_as_strided_scatter(const ac_run *r) {

@@ -76,12 +76,22 @@ AC_KERNEL(ac_take, ac_gpu_pick) {
     }
 }
 
-/* indexed[index] = other; of items that meet, any one stands */
+/* indexed[index] = other, where no two items that differ meet */
 AC_KERNEL(ac_put, ac_gpu_pick) {
     EACH_OF_N(t, a.items * a.width) {
         int64_t i = quotient(t, a.width), e = t - i * a.width, to = place_of(a, i);
         if (to < 0) continue;
         int64_t from = space_offset(a.other_items, i) + space_offset(a.other_inner, e);
+        copy_item(a.indexed, to + space_offset(a.inner, e), a.other, from, a.item_bytes);
+    }
+}
+
+/* And where they may: the keys are sorted, their items behind them, and the last of those that meet stands */
+AC_KERNEL(ac_put_last, ac_gpu_pick) {
+    EACH_OF_N(t, a.items * a.width) {
+        int64_t s = quotient(t, a.width), e = t - s * a.width, to = a.keys[s];
+        if (to < 0 || (s + 1 < a.items && a.keys[s + 1] == to)) continue;
+        int64_t from = space_offset(a.other_items, a.keys[a.items + s]) + space_offset(a.other_inner, e);
         copy_item(a.indexed, to + space_offset(a.inner, e), a.other, from, a.item_bytes);
     }
 }

@@ -113,8 +113,8 @@ int ac_optim_grad_stats(ac_tensor *const *tensors, int n, double factor, ac_foun
 /* 16-bit values are multiplied at once: whoever reads them is to see them rounded. */
 static bool can_wait(const ac_tensor *t) {
     const ac_storage *s = t->storage;
-    return !s->exported && !s->addressed && !s->readers && !ac_is_half(t->dtype) && is_all_of_its_memory(t) &&
-           !ac_overlaps_itself(t);
+    return !s->exported && !s->addressed && (!s->replayed || ac_note_write) && !s->readers && !ac_is_half(t->dtype) &&
+           is_all_of_its_memory(t) && !ac_overlaps_itself(t);
 }
 
 /* A factor on a GPU, and the product of it and one that waited before, made once for all that had that one. */

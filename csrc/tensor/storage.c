@@ -39,6 +39,7 @@ static ac_storage *gpu_storage(ac_device device, int64_t bytes) {
     ac_storage *s = ac_alloc(sizeof *s);
     if (!s) return NULL;
     *s = (ac_storage){.refs = 1, .bytes = bytes, .device = device, .release = ac_gpu_memory.release};
+    s->replayed = ac_note_write != NULL;
     if (ac_gpu_memory.alloc(device, bytes, &s->data, &s->owner) == 0) return s;
     ac_free(s, sizeof *s);
     return NULL;

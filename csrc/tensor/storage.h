@@ -48,10 +48,11 @@ typedef struct ac_storage {
     double scaled_by;   /* and what it was multiplied by: infinite of a GPU's scale, 0 where nobody knows any more */
     uint32_t version;   /* autograd's counter, shared by views and detach() */
     ac_device device;
-    bool exported;           /* memory that somebody else may write: no trustworthy `content` */
-    bool addressed;          /* somebody has its address: no factor may wait */
-    bool deferred;           /* the values are the memory's times these factors, see ac_settle */
-    bool blank;              /* a lazy module's: there are no values yet, and to settle it is an error; deferred, too */
+    bool exported;  /* memory that somebody else may write: no trustworthy `content` */
+    bool addressed; /* somebody has its address: no factor may wait */
+    bool replayed;  /* a capture made it, whose replays write it: no factor of work that is not captured may wait */
+    bool deferred;  /* the values are the memory's times these factors, see ac_settle */
+    bool blank;     /* a lazy module's: there are no values yet, and to settle it is an error; deferred, too */
     ac_dtype deferred_dtype; /* of all its memory, then */
     double factor;
     struct ac_storage *factor_at; /* owned: one float64 beside the memory, on a GPU; or NULL */
