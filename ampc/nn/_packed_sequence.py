@@ -63,6 +63,9 @@ class PackedSequence(_Packed):
         return self.to("cpu")
 
     def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same on a GPU, as Tensor.cuda moves it. Without a device, one that is on any GPU stays there."""
+        if self.is_cuda and not args and kwargs.get("device") is None:
+            return self
         return self._with(self.data.cuda(*args, **kwargs))
 
     def half(self) -> PackedSequence:
