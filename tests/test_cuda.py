@@ -487,3 +487,5 @@ def test_a_packed_sequence_stays_on_its_gpu():
     packed = ampc.nn.utils.rnn.pack_sequence([ampc.ones(3, device="cpu")])
     there = packed.cuda("cuda:1")
     assert there.cuda() is there and there.cuda(0).data.device.index == 0 and packed.cuda().data.is_cuda
+    with pytest.raises(ValueError, match="on the CPU"):
+        type(packed)(packed.data, packed.batch_sizes.cuda())
