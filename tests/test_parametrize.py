@@ -223,3 +223,8 @@ def test_a_parametrized_module_is_not_pickled(torch):
         for save in (pickle.dumps, copy.copy, lambda m, T=T: T.save(m, io.BytesIO())):
             with pytest.raises(RuntimeError, match="state_dict"):
                 save(m)
+
+
+def test_the_order_of_a_total_norm_may_be_a_word(torch):
+    for T in (ampc, torch):
+        assert float(T.nn.utils.get_total_norm([T.tensor([1.0, -3.0]), T.tensor([2.0])], "inf")) == 3
