@@ -213,6 +213,14 @@ def test_tables_whose_rows_are_limited(norm):
         assert repr(ours) == repr(theirs)
 
 
+def test_tables_whose_rows_are_limited_take_int32():
+    (x,), (a,) = both((6, 3))
+    for name in ("Embedding", "EmbeddingBag"):
+        theirs, ours = (getattr(T.nn, name).from_pretrained(w.clone(), max_norm=0.5) for T, w in ((torch, x), (ampc, a)))
+        same(ours(ampc.tensor([[0, 3], [3, 5]], dtype=ampc.int32)), theirs(torch.tensor([[0, 3], [3, 5]], dtype=torch.int32)))
+        same(ours.weight, theirs.weight)
+
+
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
 @pytest.mark.parametrize(("layers", "both_ways", "biases", "projected"), [(1, False, True, 0), (2, True, True, 0), (2, False, False, 0), (2, True, True, 2)])
 def test_recurrent_layers_with_lists_of_weights(cell, layers, both_ways, biases, projected):

@@ -570,3 +570,12 @@ def test_recurrent_layers(kind):
             results.append([y, *[p.grad for p in m.parameters()]])
         for a, b in zip(*results):
             assert b.is_cuda and np.allclose(a.numpy(force=True), b.cpu().numpy(force=True), rtol=1e-10, atol=1e-13)
+
+
+@two_gpus
+def test_a_packed_sequence_stays_on_its_gpu():
+    packed = ampc.nn.utils.rnn.pack_sequence([ampc.ones(3, device="cpu")])
+    there = packed.cuda("cuda:1")
+    assert there.cuda() is there and there.cuda(0).data.device.index == 0 and packed.cuda().data.is_cuda
+    with pytest.raises(ValueError, match="on the CPU"):
+        type(packed)(packed.data, packed.batch_sizes.cuda())

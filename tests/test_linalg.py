@@ -220,6 +220,16 @@ def test_a_singular_matrix_of_a_batch_does_not_stop_backward(logarithm):
     assert not a.grad[0].isfinite().any() and not a.grad[2].isfinite().any()
 
 
+@pytest.mark.parametrize("rows", [[[1.0, 2, 3], [0, 0, 1]], [[0.0, 0], [0, 0]], [[1.0, 0], [0, 0], [0, 0]]])
+def test_the_gradient_of_qr_is_nan_where_it_has_none(torch, rows):
+    """The first columns depend on each other: torch divides by 0 there, and a GradScaler sees it."""
+    ours, theirs = (T.tensor(rows, dtype=T.float64, requires_grad=True) for T in (ampc, torch))
+    for T, x in ((ampc, ours), (torch, theirs)):
+        q, r = T.linalg.qr(x)
+        (q.sum() + r.sum()).backward()
+    assert np.array_equal(ours.grad.isfinite().cpu().numpy(), theirs.grad.isfinite().numpy())
+
+
 @pytest.mark.parametrize("order", [-1, -2, -0.5, -3, 0.5, 3])
 def test_norms_of_both_zeros(torch, order):
     """The powers of -0 below 0 are inf, as those of 0."""

@@ -1,6 +1,8 @@
 """Weights made from other parameters, and parameters as one vector, beside torch's."""
 
 import copy
+import io
+import pickle
 
 import numpy as np
 import pytest
@@ -212,3 +214,17 @@ def test_a_further_parametrization_leaves_what_is_trained(torch):
         with pytest.raises(ValueError):
             p.register_parametrization(m, "weight", Narrow())
         assert m.weight.equal(2 * first)
+
+
+def test_a_parametrized_module_is_not_pickled(torch):
+    """Its class exists in this process alone; the message says what to save."""
+    for T in (ampc, torch):
+        m = T.nn.utils.parametrizations.weight_norm(T.nn.Linear(3, 2))
+        for save in (pickle.dumps, copy.copy, lambda m, T=T: T.save(m, io.BytesIO())):
+            with pytest.raises(RuntimeError, match="state_dict"):
+                save(m)
+
+
+def test_the_order_of_a_total_norm_may_be_a_word(torch):
+    for T in (ampc, torch):
+        assert float(T.nn.utils.get_total_norm([T.tensor([1.0, -3.0]), T.tensor([2.0])], "inf")) == 3

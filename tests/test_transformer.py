@@ -108,7 +108,8 @@ def test_bad_input():
     x = ampc.randn(N, L, E)
     for call, kind, match in ((lambda: nn.MultiheadAttention(8, 3), AssertionError, "3 heads"), (lambda: nn.MultiheadAttention(0, 1), ValueError, "1 or more"),
                               (lambda: m(x, x[0], x), AssertionError, "dimensions"), (lambda: m(x[..., :4], x, x), AssertionError, "width of 8"),
-                              (lambda: m(x, x, x, attn_mask=ampc.zeros(3, 3)), RuntimeError, "attn_mask"), (lambda: m(x, x, x, key_padding_mask=ampc.zeros(2, 4)), RuntimeError, "key_padding_mask"),
+                              (lambda: m(x, x, x, attn_mask=ampc.zeros(3, 3)), RuntimeError, "attn_mask"), (lambda: m(x, x, x, key_padding_mask=ampc.zeros(2, 4)), AssertionError, "key_padding_mask"),
+                              (lambda: m(x, x, x, attn_mask=ampc.zeros(5)), AssertionError, "attn_mask"), (lambda: m(x, x, x, key_padding_mask=ampc.zeros(5)), AssertionError, "key_padding_mask"),
                               (lambda: m(x, x, x, attn_mask=ampc.zeros(L, L, dtype=ampc.int64)), TypeError, "bool"), (lambda: m(x, x, x, is_causal=True), RuntimeError, "is_causal"),
                               (lambda: nn.TransformerEncoderLayer(8, 2, activation="tan"), RuntimeError, "activation"), (lambda: nn.Transformer(8, 2, 1, 1, 8)(x, x[:, :2]), RuntimeError, "batches")):
         with pytest.raises(kind, match=match):

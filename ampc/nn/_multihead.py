@@ -41,11 +41,12 @@ def _joined(masks: _Masks, n: int, heads: int, length: int, keys: int, dtype: An
     mask, padding = as_bias(masks[0], "attn_mask", dtype), as_bias(masks[1], "key_padding_mask", dtype)
     if mask is not None:
         if tuple(mask.shape) not in ((length, keys), (n * heads, length, keys)):
-            raise RuntimeError(f"MultiheadAttention: `attn_mask` must be {[length, keys]} or {[n * heads, length, keys]}, got {list(mask.shape)}")
+            wrong = RuntimeError if mask.ndim in (2, 3) else AssertionError
+            raise wrong(f"MultiheadAttention: `attn_mask` must be {[length, keys]} or {[n * heads, length, keys]}, got {list(mask.shape)}")
         mask = mask.view(1, 1, length, keys) if mask.ndim == 2 else mask.view(n, heads, length, keys)
     if padding is not None:
         if tuple(padding.shape) != (n, keys):
-            raise RuntimeError(f"MultiheadAttention: `key_padding_mask` must be {[n, keys]}, got {list(padding.shape)}")
+            raise AssertionError(f"MultiheadAttention: `key_padding_mask` must be {[n, keys]}, got {list(padding.shape)}")
         padding = padding.view(n, 1, 1, keys)
         mask = padding if mask is None else mask + padding
     return mask

@@ -21,7 +21,7 @@ class PackedSequence(_Packed):
 
     ``data`` [rows, ...] holds the first values of all sequences, then the second values of those that have any, and so on.
     ``batch_sizes`` (int64, on the CPU) says how many values each time step has. ``sorted_indices`` is the order by length, or None if the
-    sequences came sorted. ``unsorted_indices`` restores the first order. RuntimeError if ``batch_sizes`` is not on the CPU."""
+    sequences came sorted. ``unsorted_indices`` restores the first order. ValueError if ``batch_sizes`` is not on the CPU."""
 
     __module__ = "ampc.nn.utils.rnn"  # where torch has it
     __slots__ = ()
@@ -34,7 +34,7 @@ class PackedSequence(_Packed):
             data, batch_sizes = data
         assert batch_sizes is not None
         if batch_sizes.is_cuda:
-            raise RuntimeError("PackedSequence: `batch_sizes` must be on the CPU, because they are read before anything runs")
+            raise ValueError("PackedSequence: `batch_sizes` must be on the CPU, because they are read before anything runs")
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
@@ -63,6 +63,9 @@ class PackedSequence(_Packed):
         return self.to("cpu")
 
     def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same on a GPU, as Tensor.cuda moves it. Without a device, one that is on any GPU stays there."""
+        if self.is_cuda and not args and kwargs.get("device") is None:
+            return self
         return self._with(self.data.cuda(*args, **kwargs))
 
     def half(self) -> PackedSequence:

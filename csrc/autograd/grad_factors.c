@@ -24,7 +24,7 @@ static T solved(ac_scratch *s, T a, T b, const ac_attrs_check *check) {
     b = b ? ac_c_call(s, AC_OP_contiguous, NULL, 1, b) : NULL;
     return ac_c_call(s, AC_OP_solve, check, 2, a, b);
 }
-static const ac_attrs_check checked = {true}, lenient = {false};
+static const ac_attrs_check lenient = {false};
 
 FORMULA(solve) { /* of a matrix that had no result: nan, as that was */
     ATTR(check);
@@ -102,11 +102,11 @@ FORMULA(cholesky) {
     DONE;
 }
 
-/* Of at least as many rows as columns, so that r is square. */
+/* Of at least as many rows as columns, so that r is square; nan where r has no inverse. */
 static T from_square(ac_scratch *s, T q, T r, T gq, T gr) {
     T m = SUB(MM(r, TR(gr)), MM(TR(gq), q));
     T mirrored = ADD(ADD(below(s, m), TR(below(s, m))), on_diagonal(s, m));
-    return TR(solved(s, r, TR(ADD(gq, MM(q, mirrored))), &checked));
+    return TR(solved(s, r, TR(ADD(gq, MM(q, mirrored))), &lenient));
 }
 
 /* A wide matrix is [X Y] with X square: X = Q R1, and Y = Q R2 has no factorisation of its own. */

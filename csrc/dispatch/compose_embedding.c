@@ -15,7 +15,9 @@ static int shorten_rows(ac_scratch *s, T table, T index, ac_scalar max_norm, dou
     ac_attrs_renorm most = {{.kind = AC_FLOAT, .f = norm_type}, 0, max_norm};
     if (max_norm.kind == AC_NONE) return 0;
     ac_tensor *rows = ac_tensor_alias(table);
-    T at = ac_c_flat(s, index), all[3] = {rows, at, NULL};
+    T at = ac_c_flat(s, index), all[3] = {rows, NULL, NULL};
+    if (at && at->dtype == AC_int32) at = ac_c_cast(s, at, AC_int64);
+    all[1] = at;
     if (rows) all[2] = ac_c_call(s, AC_OP_renorm, &most, 1, ac_c_call(s, AC_OP_index_select, &first, 2, rows, at));
     int failed = all[2] ? ac_call_into(AC_OP_index_copy, all, 3, &first, rows) : -1;
     ac_tensor_release(rows);

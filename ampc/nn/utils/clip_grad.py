@@ -29,7 +29,7 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_n
     every = listed(tensors, "get_total_norm")
     for t in every:
         announce.norm_taken(t)
-    return _total_norm(every, norm_type, error_if_nonfinite)
+    return _total_norm(every, float(norm_type), error_if_nonfinite)
 
 
 def _total_norm(every: List[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:

@@ -107,6 +107,11 @@ def _property(name: str) -> property:
     return property(read, write)
 
 
+def _refuse_to_pickle(module: Module) -> None:
+    """A module whose class exists in this process alone."""
+    raise RuntimeError(f"{type(module).__name__}: a parametrized module cannot be pickled; save its state_dict()")
+
+
 def _own_class(module: Module) -> None:
     """Gives this one module a class of its own, where the parametrized names are properties."""
     if hasattr(type(module), "_before_parametrizations"):
@@ -120,7 +125,7 @@ def _own_class(module: Module) -> None:
         return copied
 
     module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), {"_before_parametrizations": cls, "__deepcopy__": of_class,
-                                                                    "__module__": cls.__module__})
+                                                                    "__getstate__": _refuse_to_pickle, "__module__": cls.__module__})
     module.parametrizations = ModuleDict()
 
 
