@@ -16,7 +16,8 @@ from .nn import Module, ModuleList
 from .nn.utils.stateless import call_with
 from .utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp", "vmap"]
+__all__ = ["functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+           "stack_module_state", "vjp", "vmap"]
 
 ArgNums = Union[int, Tuple[int, ...]]
 
@@ -51,6 +52,19 @@ def _stacked(name: str, tensors: List[Tensor]) -> Tensor:
     if len(needs) > 1:
         raise RuntimeError(f"stack_module_state: {name} requires gradients in some modules and not in others; call requires_grad_() on all alike")
     return _ops.stack([t.detach() for t in tensors]).requires_grad_(needs.pop())
+
+
+def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
+    """A function with func's results. torch's replaces writes in place, and with ``remove="mutations_and_views"`` views too, for what traces the
+    calls. ampc traces nothing and makes the writes, so to write over what backward needs stays an error. RuntimeError for another ``remove``."""
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(f"functionalize: `remove` must be 'mutations' or 'mutations_and_views', got {remove!r}")
+
+    @wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    return call
 
 
 # -- derivatives ---------------------------------------------------------------------------------------------------

@@ -136,6 +136,21 @@ def test_a_function_made_linear(torch):
             along(wrong)
 
 
+@pytest.mark.parametrize("remove", ["mutations", "mutations_and_views"])
+def test_a_function_without_writes_in_place(torch, remove):
+    """Writes reach the arguments in either library, and derivatives pass through."""
+    def run(lib):
+        x, y = lib.tensor([1.0, -2.0, 3.0]), lib.tensor([[1.0, 2.0], [3.0, 4.0]])
+        f = lib.func.functionalize(lambda x, *, y: y.t().mul_(2).sum() * x.clone().mul_(x), remove=remove)
+        slope = lib.func.grad(lambda x: lib.func.functionalize(lambda z: z.sin().add_(z).sum(), remove=remove)(x))(x)
+        return [found.tolist() for found in (f(x, y=y), x, y, slope)]
+
+    for mine, other in zip(run(ampc), run(torch)):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+    with pytest.raises(RuntimeError, match="remove"):
+        ampc.func.functionalize(ampc.sin, remove="views")
+
+
 def test_gradients_for_several_weights(torch):
     """With is_grads_batched: the rows of a Jacobian, as torch stacks them."""
     def found(lib, **options):

@@ -135,6 +135,37 @@ def test_signatures_are_torchs(torch):
         assert set(theirs) - set(mine) <= {"args", "kwargs", "size", "values", "parameters", "modules", "min_value", "max_value"}, (name, set(theirs) - set(mine))
 
 
+def test_classes_have_torchs_bases(torch):
+    """So that isinstance answers as in torch, of which libraries ask what a module is. ampc has no bases of lazy modules alone."""
+    def bases(kind):
+        return {base.__name__ for base in kind.__mro__}
+
+    lacking = {name: bases(getattr(torch.nn, name)) - bases(getattr(nn, name)) - {"Generic"} for name in torch.nn.modules.__all__}
+    assert {name: found for name, found in lacking.items() if found and not name.startswith("Lazy")} == {}
+
+
+def test_losses_of_ones_own(torch):
+    """Made from the bases of torch's, with their arguments in torch's order."""
+    def run(lib):
+        bases = lib.nn.modules.loss
+
+        class Plain(bases._Loss):
+            def forward(self, x):
+                return x
+
+        class Weighted(bases._WeightedLoss):
+            def __init__(self, weight, reduction):
+                super().__init__(weight, None, None, reduction)
+
+            def forward(self, x):
+                return x * self.weight
+
+        plain, weighted = Plain(reduction="sum"), Weighted(lib.tensor([1.0, 2.0]), "none")
+        return [Plain().reduction, plain.reduction, plain(3), weighted.reduction, weighted(3).tolist(), list(weighted.state_dict()), repr(weighted)]
+
+    assert run(ampc) == run(torch)
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_unpooling_and_output_sizes(torch, n):
     shape = (X1, X2, X3)[n - 1]

@@ -46,6 +46,7 @@ ABSENT_AREAS = {
 DIFFERENT = {
     "torch.compile": "compiles nothing, and says so once: functions are returned, and modules within a module, as in torch", "torch.jit": "decorators return functions and modules unchanged; no TorchScript files",
     "torch.vmap": "a loop over the dimension", "torch.func.vmap": "a loop over the dimension", "torch.func.jacfwd": "computed by jacrev",
+    "torch.func.functionalize": "calls the function, whose writes in place stay",
     "torch.save": "writes safetensors with the structure as JSON, and torch's zip of pickles with format=\"torch\"; saves whole storages, like torch; replaces a file atomically", "torch.load": "reads ampc's files and torch's state dicts, with limits on size; unpickles only if asked to",
     "torch.manual_seed": "random numbers differ from torch's, and do not depend on the number of threads", "torch.use_deterministic_algorithms": "no effect: every operator is deterministic",
     "torch.set_float32_matmul_precision": "affects GPUs only (TF32); the CPU computes products in float32", "torch.utils.checkpoint.checkpoint": "use_reentrant is False by default",

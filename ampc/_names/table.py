@@ -230,9 +230,9 @@ refused: aot_function aot_module aot_module_simplified make_boxed_func
 [torch._functorch.deprecated torch._functorch.make_functional torch._functorch.python_key]
 the package functorch became torch.func; use func.functional_call and func.stack_module_state
 is: vmap=func.vmap grad=func.grad grad_and_value=func.grad_and_value hessian=func.hessian jacfwd=func.jacfwd jacrev=func.jacrev jvp=func.jvp
-    vjp=func.vjp
+    vjp=func.vjp functionalize=func.functionalize
 class: FunctionalModule FunctionalModuleWithBuffers
-refused: functionalize make_functional make_functional_with_buffers combine_state_for_ensemble make_fx
+refused: make_functional make_functional_with_buffers combine_state_for_ensemble make_fx
 
 [torch._guards torch._logging torch._lazy torch._numpy torch._refs torch._decomp torch._meta_registrations]
 ampc traces nothing

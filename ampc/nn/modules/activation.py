@@ -28,14 +28,6 @@ class ReLU(FunctionModule, function="relu"):
     inplace: bool = False
 
 
-class ReLU6(FunctionModule, function="relu6"):
-    """min(max(x, 0), 6)"""
-
-    inplace: bool = False
-    min_val: ClassVar[float] = 0.0
-    max_val: ClassVar[float] = 6.0
-
-
 class LeakyReLU(FunctionModule, function="leaky_relu"):
     """x where x > 0, else negative_slope * x."""
 
@@ -104,6 +96,19 @@ class Hardtanh(FunctionModule, function="hardtanh"):
         super().__init__(min_val if min_value is None else min_value, max_val if max_value is None else max_value, inplace)
         if self.max_val <= self.min_val:
             raise AssertionError(f"Hardtanh: `max_val` must be above `min_val`, got {self.max_val} and {self.min_val}")
+
+
+class ReLU6(Hardtanh, function="relu6"):
+    """min(max(x, 0), 6)"""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.relu6(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"inplace={self.inplace}" if self.inplace else ""
 
 
 class Hardsigmoid(FunctionModule, function="hardsigmoid"):

@@ -22,11 +22,14 @@ __all__ = [
 _OLD_WORDS = frozenset(("size_average", "reduce"))
 
 
-class _AnyLoss(FunctionModule, function=""):
-    """Base: a loss, whose function takes its options by their names. ``size_average`` and ``reduce`` are old words for ``reduction``."""
+class _Loss(FunctionModule, function=""):
+    """Base of all losses, whose function takes its options by their names. ``size_average`` and ``reduce`` are old words for ``reduction``."""
 
     _reductions: ClassVar[Tuple[str, ...]] = ("none", "mean", "sum")
     _shown: ClassVar[Any] = ()
+
+    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
+        self._begin({"size_average": size_average, "reduce": reduce, "reduction": reduction}, (), {})
 
     def __post_init__(self) -> None:
         options, given = self.__dict__, self.__dict__["reduction"]
@@ -45,16 +48,23 @@ class _AnyLoss(FunctionModule, function=""):
         return self._call(input, target)
 
 
-class _Loss(_AnyLoss, function=""):
-    """Base of losses without weights."""
+class _PlainLoss(_Loss, function=""):
+    """Base of losses with the options that all have, and no weights."""
 
     size_average: Any = None
     reduce: Any = None
     reduction: str = "mean"
 
 
-class _WeightedLoss(_AnyLoss, function=""):
-    """Base of losses whose classes have weights."""
+class _WeightedLoss(_Loss, function=""):
+    """Base of all losses whose classes have weights."""
+
+    def __init__(self, weight: Optional[Tensor] = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
+        self._begin({"weight": weight, "size_average": size_average, "reduce": reduce, "reduction": reduction}, (), {})
+
+
+class _PlainWeightedLoss(_WeightedLoss, function=""):
+    """Base of losses with weights and the options that all have."""
 
     weight: Optional[Tensor] = None
     size_average: Any = None
@@ -62,15 +72,15 @@ class _WeightedLoss(_AnyLoss, function=""):
     reduction: str = "mean"
 
 
-class MSELoss(_Loss, function="mse_loss"):
+class MSELoss(_PlainLoss, function="mse_loss"):
     """(x - target) ** 2"""
 
 
-class L1Loss(_Loss, function="l1_loss"):
+class L1Loss(_PlainLoss, function="l1_loss"):
     """|x - target|"""
 
 
-class _ClassLoss(_AnyLoss, function=""):
+class _ClassLoss(_WeightedLoss, function=""):
     """Base of losses of class indices, of which one may be ignored."""
 
     weight: Optional[Tensor] = None
@@ -94,37 +104,37 @@ class CrossEntropyLoss(_ClassLoss, function="cross_entropy"):
     label_smoothing: float = 0.0
 
 
-class BCEWithLogitsLoss(_WeightedLoss, function="binary_cross_entropy_with_logits"):
+class BCEWithLogitsLoss(_PlainWeightedLoss, function="binary_cross_entropy_with_logits"):
     """Binary cross entropy of sigmoid(x), from the logits."""
 
     pos_weight: Optional[Tensor] = None
 
 
-class BCELoss(_WeightedLoss, function="binary_cross_entropy"):
+class BCELoss(_PlainWeightedLoss, function="binary_cross_entropy"):
     """Binary cross entropy of probabilities; refused under autocast."""
 
 
-class SmoothL1Loss(_Loss, function="smooth_l1_loss"):
+class SmoothL1Loss(_PlainLoss, function="smooth_l1_loss"):
     """Squares below ``beta``, magnitudes above (Girshick 2015)."""
 
     beta: float = 1.0
 
 
-class HuberLoss(_AnyLoss, function="huber_loss"):
+class HuberLoss(_Loss, function="huber_loss"):
     """Squares below ``delta``, delta times magnitudes above (Huber 1964)."""
 
     reduction: str = "mean"
     delta: float = 1.0
 
 
-class KLDivLoss(_Loss, function="kl_div"):
+class KLDivLoss(_PlainLoss, function="kl_div"):
     """Kullback and Leibler's divergence of log-probabilities ``input`` from ``target``; 'batchmean' divides by the batch."""
 
     log_target: bool = False
     _reductions: ClassVar[Tuple[str, ...]] = ("none", "mean", "sum", "batchmean")
 
 
-class CTCLoss(_AnyLoss, function="ctc_loss"):
+class CTCLoss(_Loss, function="ctc_loss"):
     """Connectionist temporal classification (Graves et al. 2006), see `functional.ctc_loss`."""
 
     blank: int = 0
@@ -160,7 +170,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
                                       options=self.options)
 
 
-class PoissonNLLLoss(_AnyLoss, function="poisson_nll_loss"):
+class PoissonNLLLoss(_Loss, function="poisson_nll_loss"):
     """Negative log likelihood of Poisson counts, whose rate is ``input`` or (``log_input``) its exponential."""
 
     log_input: bool = True
@@ -171,7 +181,7 @@ class PoissonNLLLoss(_AnyLoss, function="poisson_nll_loss"):
     reduction: str = "mean"
 
 
-class GaussianNLLLoss(_AnyLoss, function="gaussian_nll_loss"):
+class GaussianNLLLoss(_Loss, function="gaussian_nll_loss"):
     """Negative log likelihood of normal numbers with mean ``input`` and variance ``var``."""
 
     full: bool = False
@@ -185,19 +195,19 @@ class GaussianNLLLoss(_AnyLoss, function="gaussian_nll_loss"):
         return self._call(input, target, var)
 
 
-class SoftMarginLoss(_Loss, function="soft_margin_loss"):
+class SoftMarginLoss(_PlainLoss, function="soft_margin_loss"):
     """log(1 + exp(-target x)), target 1 or -1."""
 
 
-class MultiLabelMarginLoss(_Loss, function="multilabel_margin_loss"):
+class MultiLabelMarginLoss(_PlainLoss, function="multilabel_margin_loss"):
     """Margins between the classes that ``target`` lists, up to -1, and the others."""
 
 
-class MultiLabelSoftMarginLoss(_WeightedLoss, function="multilabel_soft_margin_loss"):
+class MultiLabelSoftMarginLoss(_PlainWeightedLoss, function="multilabel_soft_margin_loss"):
     """Binary cross entropy of sigmoid(x), averaged over classes."""
 
 
-class MultiMarginLoss(_AnyLoss, function="multi_margin_loss"):
+class MultiMarginLoss(_WeightedLoss, function="multi_margin_loss"):
     """Margins between the class that ``target`` names and the others."""
 
     p: int = 1
@@ -215,7 +225,7 @@ class MultiMarginLoss(_AnyLoss, function="multi_margin_loss"):
             raise ValueError(f"MultiMarginLoss: `weight` must be one number for each class, got shape {list(self.weight.shape)}")
 
 
-class HingeEmbeddingLoss(_AnyLoss, function="hinge_embedding_loss"):
+class HingeEmbeddingLoss(_Loss, function="hinge_embedding_loss"):
     """x where target is 1, max(0, margin - x) where it is -1."""
 
     margin: float = 1.0
@@ -224,7 +234,7 @@ class HingeEmbeddingLoss(_AnyLoss, function="hinge_embedding_loss"):
     reduction: str = "mean"
 
 
-class _PairLoss(_AnyLoss, function=""):
+class _PairLoss(_Loss, function=""):
     """Base of losses of pairs."""
 
     margin: float = 0.0
@@ -249,7 +259,7 @@ def _check_margin(loss: Any) -> None:
         raise ValueError(f"{type(loss).__name__}: `margin` must be above 0, got {loss.margin}")
 
 
-class TripletMarginLoss(_AnyLoss, function="triplet_margin_loss"):
+class TripletMarginLoss(_Loss, function="triplet_margin_loss"):
     """max(0, distance to the positive - distance to the negative + margin)."""
 
     margin: float = 1.0
