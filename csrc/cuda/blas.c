@@ -131,13 +131,20 @@ static int multiply(const ac_multiplication *x, plan *p, void *workspace) {
     return !p->refused;
 }
 
+/* The library's own memory competes with what the cache keeps, which is given back where it does not start. */
+static cublasStatus_t start(ac_device d, cublasLtHandle_t *handle) {
+    CUstreamCaptureMode before = ac_gpu_relax();
+    cublasStatus_t made = ac_lt.cublasLtCreate(handle);
+    if (made != AC_LT_SUCCESS && !ac_gpu_any_capture() && ac_gpu_empty_cache(d) == 0)
+        made = ac_lt.cublasLtCreate(handle);
+    ac_gpu_relax_end(before);
+    return made;
+}
+
 /* One product at a time talks to the library: a plan's bias pointer is part of it. */
 static int multiply_locked(const ac_multiplication *x) {
     cublasLtHandle_t *handle = &blas.handles[ac_gpu_index(x->device)];
-    CUstreamCaptureMode before = ac_gpu_relax();
-    cublasStatus_t made = *handle ? AC_LT_SUCCESS : ac_lt.cublasLtCreate(handle);
-    ac_gpu_relax_end(before);
-    AC_TRY(ac_lt_check(made, "starting cuBLASLt"));
+    if (!*handle) AC_TRY(ac_lt_check(start(x->device, handle), "starting cuBLASLt"));
     plan *p = plan_for(&x->key, *handle);
     if (!p) return -1;
     if (p->refused) return 0;

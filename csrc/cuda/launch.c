@@ -54,17 +54,35 @@ bool ac_gpu_has_images(void) {
 #endif
 }
 
-static int find_kernel(ac_device d, ac_gpu_kernel *k) {
+/* The driver's memory for code and for launches competes with what the cache keeps, which is given back, so that the
+ * call can be made again. */
+static bool made_room(ac_device d, CUresult result) {
+    return result == AC_CU_OUT_OF_MEMORY && !ac_gpu_any_capture() && ac_gpu_empty_cache(d) == 0;
+}
+
+static CUresult load_kernel(ac_device d, const ac_gpu_kernel *k, CUfunction *function, const char **step) {
     CUmodule *module = &loaded.modules[k->image][ac_gpu_index(d)];
-    CUfunction function = NULL;
+    CUresult result = AC_CU_SUCCESS;
     (void)pthread_mutex_lock(&ac_gpu_locks.images);
     CUstreamCaptureMode before = ac_gpu_relax();
-    int failed = *module ? 0 : ac_cu_check(ac_cu.cuModuleLoadData(module, images[k->image]), "loading the GPU code");
-    if (!failed) failed = ac_cu_check(ac_cu.cuModuleGetFunction(&function, *module, k->name), k->name);
+    *step = "loading the GPU code";
+    if (!*module) result = ac_cu.cuModuleLoadData(module, images[k->image]);
+    if (result == AC_CU_SUCCESS) {
+        *step = k->name;
+        result = ac_cu.cuModuleGetFunction(function, *module, k->name);
+    }
     ac_gpu_relax_end(before);
     (void)pthread_mutex_unlock(&ac_gpu_locks.images);
+    return result;
+}
+
+static int find_kernel(ac_device d, ac_gpu_kernel *k) {
+    CUfunction function = NULL;
+    const char *step;
+    CUresult result = load_kernel(d, k, &function, &step);
+    if (made_room(d, result)) result = load_kernel(d, k, &function, &step);
     k->found[ac_gpu_index(d)] = function;
-    return failed;
+    return ac_cu_check(result, step);
 }
 
 int64_t ac_gpu_blocks(ac_device d, int64_t n, int64_t each) {
@@ -73,18 +91,23 @@ int64_t ac_gpu_blocks(ac_device d, int64_t n, int64_t each) {
     return blocks < 1 ? 1 : blocks < most ? blocks : most;
 }
 
+static CUresult launch(ac_device d, const ac_gpu_kernel *k, unsigned blocks, size_t shared, const void *args) {
+    void *params[] = {(void *)(uintptr_t)args};
+    unsigned threads = k->threads ? k->threads : AC_GPU_THREADS;
+    return ac_cu.cuLaunchKernel(k->found[ac_gpu_index(d)], blocks, 1, 1, threads, 1, 1, (unsigned)shared,
+                                ac_gpu_stream(d), params, NULL);
+}
+
 int ac_gpu_launch(ac_device d, ac_gpu_kernel *k, int64_t blocks, size_t shared, const void *args) {
     ac_gpu_scope scope;
     enum { MOST_BLOCKS = 1 << 30 };
+    unsigned some = (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
     AC_TRY(ac_gpu_check_trouble());
     AC_TRY(ac_gpu_enter(d, &scope));
     int failed = k->found[ac_gpu_index(d)] ? 0 : find_kernel(d, k);
     if (!failed) {
-        void *params[] = {(void *)(uintptr_t)args};
-        unsigned threads = k->threads ? k->threads : AC_GPU_THREADS;
-        CUresult result =
-            ac_cu.cuLaunchKernel(k->found[ac_gpu_index(d)], (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1,
-                                 1, threads, 1, 1, (unsigned)shared, ac_gpu_stream(d), params, NULL);
+        CUresult result = launch(d, k, some, shared, args);
+        if (made_room(d, result)) result = launch(d, k, some, shared, args);
         failed = ac_cu_check(result, k->name);
     }
     ac_gpu_leave(&scope);
