@@ -40,6 +40,21 @@ def test_which_elements_channel_dropout_drops_together(name, shape, want):
             assert shared(getattr(torch.nn.functional, name)(torch.ones(shape), 0.5, True)) == want
 
 
+@pytest.mark.parametrize("p", [0.5, 1.0])
+def test_what_is_dropped_is_multiplied_by_zero(p):
+    """So an inf or nan is not hidden, neither in forward nor in a gradient that GradScaler looks at."""
+    x = ampc.tensor([float("inf"), float("nan"), -2.0, 3.0]).repeat(100).requires_grad_()
+    y = F.dropout(x, p)
+    dropped = (y[2::4] == 0).cpu().numpy()
+    assert y[1::4].isnan().all() and dropped.any() and dropped.all() == (p == 1)
+    assert (y[0::4].isnan().any() and not y[0::4].isfinite().any()) and y[3::4].isfinite().all()
+    y.backward(ampc.full((400,), float("inf")))
+    assert (x.grad[2::4].isnan().cpu().numpy() == dropped).all() and not x.grad.isfinite().any()
+    if torch is not None:
+        z = torch.nn.functional.dropout(torch.full((100,), float("inf")), p)
+        assert z.isnan().any() and not z.isfinite().any()
+
+
 @pytest.mark.parametrize("name, shape", [("dropout1d", (3,)), ("dropout1d", (2, 2, 2, 2)), ("dropout2d", (3,)), ("feature_dropout", (3,))])
 def test_ranks_that_channel_dropout_refuses(name, shape):
     with pytest.raises(RuntimeError, match=f"{name}: needs"):

@@ -35,8 +35,8 @@ DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinitie
 COPIES = {"clone", "contiguous", "cast"}  # reports of how inf or nan spread leave them out
 _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # they work on gradients, not on the model's values
              for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py"), ("utils", "data", "")))
-_OWN_FILES: Dict[str, bool] = {}  # those met so far
 _METHODS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_tensor", "methods.py")
+_OWN_FILES: Dict[str, bool] = {_METHODS: False}  # those met so far; what methods of tensors do is their caller's
 _LOADER = _OWN[-1]
 MARGINS = frozenset({"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"})
 

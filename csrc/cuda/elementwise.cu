@@ -211,7 +211,8 @@ AC_KERNEL(ac_turn_64, ac_gpu_turn) { turn<uint64_t>(a); }
 
 /* -- dropout ---------------------------------------------------------------------------------------- */
 
-/* Element i is dropped when its number, of the same stream as on the CPU, is below p: 24 bits of it below `limit`. */
+/* Element i is dropped when its number, of the same stream as on the CPU, is below p: 24 bits of it below `limit`. It
+ * is multiplied by 0, so that inf and nan give nan. */
 template <class R> struct Dropout {
     ac_gpu_random random;
     R scale;
@@ -220,7 +221,7 @@ template <class R> struct Dropout {
     DEV_METHOD explicit Dropout(const ac_gpu_point &a)
         : random(random_now(a.random)), scale(a.p < 1 ? (R)(1 / (1 - a.p)) : 0),
           limit((uint32_t)ceilf((float)a.p * 0x1p24f)) {}
-    DEV_METHOD R kept(uint32_t number, R x) const { return number >> 8 < limit ? (R)0 : x * scale; }
+    DEV_METHOD R kept(uint32_t number, R x) const { return x * (number >> 8 < limit ? (R)0 : scale); }
     DEV_METHOD R operator()(int64_t i, const R *x) const {
         ac_philox_block block = ac_philox(random.seed, random.offset + (uint64_t)i / 4);
         uint32_t low = i & 1 ? block.v[1] : block.v[0], high = i & 1 ? block.v[3] : block.v[2];

@@ -191,7 +191,6 @@ ac_tensor *ac_view_select(const ac_tensor *x, const void *attrs) {
 ac_tensor *ac_view_diagonal(const ac_tensor *x, const void *attrs) {
     ATTRS(diagonal);
     int64_t row = a->dim1, col = a->dim2, most = INT64_MAX / 2;
-    if (x->ndim < 2) return ac_fail_null(AC_INDEX, "diagonal: needs at least 2 dimensions, got %d", x->ndim);
     if (ac_dim_wrap(&row, x->ndim, "diagonal") < 0 || ac_dim_wrap(&col, x->ndim, "diagonal") < 0) return NULL;
     if (row == col) return ac_fail_null(AC_RUNTIME, "diagonal: dim1 and dim2 must differ, got %" PRId64 " twice", row);
     int64_t offset = a->offset < -most ? -most : a->offset > most ? most : a->offset;
