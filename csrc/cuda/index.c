@@ -149,8 +149,7 @@ static int add_sorted(ac_device d, ac_gpu_add *a) {
     return failed;
 }
 
-/* The items in the order of their targets in `to`: p's keys, and each item's number behind them. Owned by the caller.
- */
+/* The items by their targets in `to`: p's keys, and each item's number behind them. Owned by the caller. */
 static ac_gpu_block *sort_picked(const ac_run *r, ac_gpu_pick *p, const ac_tensor *to) {
     INDEX_KERNEL(keys_kernel, "ac_pick_keys");
     ac_device d = ac_run_device(r);
