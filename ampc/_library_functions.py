@@ -219,6 +219,13 @@ def get_device_module(device: Any = None) -> ModuleType:
     return sys.modules[f"ampc.{kind}"]
 
 
+def tqdm(*args: Any, **kwargs: Any) -> Any:
+    """tqdm's bar. ModuleNotFoundError where it is not installed."""
+    from tqdm import tqdm as bar
+
+    return bar(*args, **kwargs)
+
+
 def _get_accelerator() -> device:
     """device('cuda') where there is a GPU that can be used, else device('cpu')."""
     return device("cuda" if _C._cuda_count() > 0 else "cpu")

@@ -1,8 +1,9 @@
-"""``cuda.graph_step``: whole training steps as CUDA graphs, beside the same steps without, on a simulated or real GPU."""
+"""``cuda.graph_step`` and ``make_graphed_callables``: training steps and parts of a model as CUDA graphs, beside the same without, on a simulated
+or real GPU."""
 
 import pytest
 from test_cuda_graphs import captured, make_batches, make_model, no_capture_is_left  # noqa: F401
-from where import ON_GPU
+from where import FEWER, ON_GPU
 
 import ampc
 from ampc import nn
@@ -223,3 +224,66 @@ def test_the_step_says_what_it_needs(request):
         step.max_norm = None
     step.max_norm = 2.0
     assert step.max_norm == 2.0
+
+
+# -- parts of a model ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_graphed_callables_train_as_without(accumulate):
+    def train(graphed):
+        model = make_model()
+        x = ampc.randn(8, 12, requires_grad=True)
+        if graphed:
+            model = ampc.cuda.make_graphed_callables(model, (x.detach().clone().requires_grad_(),))
+            model.load_state_dict(make_model().state_dict())
+        optimizer, seen = ampc.optim.SGD(model.parameters(), lr=0.05), []
+        ampc.manual_seed(6)
+        for i, (x, y) in enumerate(make_batches(max(20 // FEWER, 6))):
+            x.requires_grad_()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            seen.append((loss.item(), x.grad.tolist(), [p.grad.tolist() for p in model.parameters()]))
+            if i % accumulate == accumulate - 1:
+                optimizer.step(), optimizer.zero_grad()
+        model.eval()
+        return seen, model(x).tolist()
+
+    graphed, eager = train(True), train(False)
+    if accumulate == 1:
+        assert graphed == eager
+    else:  # a product without a graph adds to the gradient before it rounds
+        for (loss, *found), (other, *expected) in zip(graphed[0], eager[0]):
+            assert loss == pytest.approx(other, abs=1e-5)
+            for a, b in zip([found[0], *found[1]], [expected[0], *expected[1]]):
+                ampc.testing.assert_close(ampc.tensor(a), ampc.tensor(b), rtol=1e-4, atol=1e-5)
+
+
+def test_several_graphed_callables_and_functions():
+    layer, x = nn.Linear(6, 6), ampc.randn(4, 6)
+    first, second = ampc.cuda.make_graphed_callables((layer, lambda a, b: (a * b, a.detach())), ((x,), (ampc.ones(4, 6, requires_grad=True), x)))
+    product, plain = second(first(x), x)
+    assert plain.requires_grad is False and product.tolist() == (F.linear(x, layer.weight, layer.bias) * x).tolist()
+    product.sum().backward()
+    expected = ampc.autograd.grad((F.linear(x, layer.weight, layer.bias) * x).sum(), [layer.weight, layer.bias])
+    assert [layer.weight.grad.tolist(), layer.bias.grad.tolist()] == [g.tolist() for g in expected]
+    with pytest.raises(TypeError, match="takes the 2 arguments"):
+        second(x)
+    with pytest.raises(RuntimeError, match=r"captured with an argument of \[4, 6\]"):
+        second(x[:2], x)
+    with pytest.raises(RuntimeError, match="must be tuples of Tensors on a GPU"):
+        ampc.cuda.make_graphed_callables(layer, (x.cpu(),))
+    layer.register_forward_hook(lambda *args: None)
+    with pytest.raises(RuntimeError, match="must not have hooks"):
+        ampc.cuda.make_graphed_callables(layer, (x,))
+
+
+def test_a_graphed_callable_takes_and_gives_what_is_nested():
+    x, other = ampc.randn(4, 6), ampc.ones(4)
+    f = ampc.cuda.make_graphed_callables(lambda a, bs: {"sum": a["x"] + bs[0], "more": [bs[1] * 2]}, ({"x": x.clone().requires_grad_()}, [x.clone(), other.clone()]))
+    leaf = x.clone().requires_grad_()
+    found = f({"x": leaf}, [x * 3, other * 5])
+    found["sum"].sum().backward()
+    assert found["sum"].tolist() == (leaf + x * 3).tolist() and found["more"][0].tolist() == [10.0] * 4 and leaf.grad.tolist() == [[1.0] * 6] * 4
+    with pytest.raises(TypeError, match="takes the 3 arguments that it was captured with, nested as they were"):
+        f({"y": leaf}, [x, other])

@@ -4,7 +4,7 @@ import gc
 import threading
 
 import pytest
-from where import FEWER, ON_GPU, SIMULATED, simulated, simulator
+from where import ON_GPU, SIMULATED, simulated, simulator
 
 import ampc
 from ampc import nn
@@ -27,6 +27,16 @@ def captured(f, **options):
     with ampc.cuda.graph(g, **options):
         result = f()
     return g, result
+
+
+def make_model():
+    ampc.manual_seed(3)
+    return nn.Sequential(nn.Linear(12, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4))
+
+
+def make_batches(n, size=8):
+    ampc.manual_seed(5)
+    return [(ampc.randn(size, 12), ampc.randint(0, 4, (size,))) for _ in range(n)]
 
 
 # -- capture and replay ------------------------------------------------------------------------------------------------------------------
@@ -552,76 +562,3 @@ def test_a_capture_that_is_deleted_by_another_thread_ends_where_it_was_begun():
     dropped.set()
     thread.join()
     assert seen == [False, [3.0, 3.0]]
-
-
-# -- parts of a model ------------------------------------------------------------------------------------------------------------------------
-
-
-def make_model():
-    ampc.manual_seed(3)
-    return nn.Sequential(nn.Linear(12, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4))
-
-
-def make_batches(n, size=8):
-    ampc.manual_seed(5)
-    return [(ampc.randn(size, 12), ampc.randint(0, 4, (size,))) for _ in range(n)]
-
-
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_graphed_callables_train_as_without(accumulate):
-    def train(graphed):
-        model = make_model()
-        x = ampc.randn(8, 12, requires_grad=True)
-        if graphed:
-            model = ampc.cuda.make_graphed_callables(model, (x.detach().clone().requires_grad_(),))
-            model.load_state_dict(make_model().state_dict())
-        optimizer, seen = ampc.optim.SGD(model.parameters(), lr=0.05), []
-        ampc.manual_seed(6)
-        for i, (x, y) in enumerate(make_batches(max(20 // FEWER, 6))):
-            x.requires_grad_()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            seen.append((loss.item(), x.grad.tolist(), [p.grad.tolist() for p in model.parameters()]))
-            if i % accumulate == accumulate - 1:
-                optimizer.step(), optimizer.zero_grad()
-        model.eval()
-        return seen, model(x).tolist()
-
-    graphed, eager = train(True), train(False)
-    if accumulate == 1:
-        assert graphed == eager
-    else:  # a product without a graph adds to the gradient before it rounds
-        for (loss, *found), (other, *expected) in zip(graphed[0], eager[0]):
-            assert loss == pytest.approx(other, abs=1e-5)
-            for a, b in zip([found[0], *found[1]], [expected[0], *expected[1]]):
-                ampc.testing.assert_close(ampc.tensor(a), ampc.tensor(b), rtol=1e-4, atol=1e-5)
-
-
-def test_several_graphed_callables_and_functions():
-    layer, x = nn.Linear(6, 6), ampc.randn(4, 6)
-    first, second = ampc.cuda.make_graphed_callables((layer, lambda a, b: (a * b, a.detach())), ((x,), (ampc.ones(4, 6, requires_grad=True), x)))
-    product, plain = second(first(x), x)
-    assert plain.requires_grad is False and product.tolist() == (F.linear(x, layer.weight, layer.bias) * x).tolist()
-    product.sum().backward()
-    expected = ampc.autograd.grad((F.linear(x, layer.weight, layer.bias) * x).sum(), [layer.weight, layer.bias])
-    assert [layer.weight.grad.tolist(), layer.bias.grad.tolist()] == [g.tolist() for g in expected]
-    with pytest.raises(TypeError, match="takes the 2 arguments"):
-        second(x)
-    with pytest.raises(RuntimeError, match=r"captured with an argument of \[4, 6\]"):
-        second(x[:2], x)
-    with pytest.raises(RuntimeError, match="must be tuples of Tensors on a GPU"):
-        ampc.cuda.make_graphed_callables(layer, (x.cpu(),))
-    layer.register_forward_hook(lambda *args: None)
-    with pytest.raises(RuntimeError, match="must not have hooks"):
-        ampc.cuda.make_graphed_callables(layer, (x,))
-
-
-def test_a_graphed_callable_takes_and_gives_what_is_nested():
-    x, other = ampc.randn(4, 6), ampc.ones(4)
-    f = ampc.cuda.make_graphed_callables(lambda a, bs: {"sum": a["x"] + bs[0], "more": [bs[1] * 2]}, ({"x": x.clone().requires_grad_()}, [x.clone(), other.clone()]))
-    leaf = x.clone().requires_grad_()
-    found = f({"x": leaf}, [x * 3, other * 5])
-    found["sum"].sum().backward()
-    assert found["sum"].tolist() == (leaf + x * 3).tolist() and found["more"][0].tolist() == [10.0] * 4 and leaf.grad.tolist() == [[1.0] * 6] * 4
-    with pytest.raises(TypeError, match="takes the 3 arguments that it was captured with, nested as they were"):
-        f({"y": leaf}, [x, other])

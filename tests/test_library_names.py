@@ -523,3 +523,40 @@ def test_operators_by_name_are_copied_and_pickled_as_themselves():
     for each in (ampc.ops.aten, ampc.ops.aten.add, ampc.ops.aten.add.Tensor, ampc.ops.other):
         for again in (copy.copy(each), copy.deepcopy([each])[0], pickle.loads(pickle.dumps(each))):
             assert again is each
+
+
+def test_names_that_packages_import_from_torchs_files():
+    """Each is a line of some public package: nnU-Net, TorchIO, pytorch-forecasting, nequip, SpeechBrain, SpikingJelly, OpenCLIP, DeepSpeed."""
+    from ampc.distributions.kl import _KL_REGISTRY
+    from ampc.distributions.transforms import _clipped_sigmoid
+    from ampc.nn.common_types import _ratio_any_t, _size_2_t
+    from ampc.nn.parameter import UninitializedTensorMixin
+    from ampc.optim.lr_scheduler import LRScheduler, _enable_get_lr_call
+    from ampc.optim.swa_utils import _group_tensors_by_device_and_dtype
+
+    assert _size_2_t == typing.Union[int, typing.Tuple[int, int]] and _ratio_any_t == typing.Union[float, typing.Tuple[float, ...]]
+    assert (ampc.distributions.Normal, ampc.distributions.Normal) in _KL_REGISTRY or len(_KL_REGISTRY) > 10
+    y = _clipped_sigmoid(ampc.tensor([-1e4, 0.0, 1e4]))
+    assert 0 < y[0] < 1e-30 and y[1] == 0.5 and 1 - 1e-6 < y[2] < 1
+    assert isinstance(ampc.nn.LazyLinear(3).weight, UninitializedTensorMixin)
+
+    class Warned(LRScheduler):
+        def get_lr(self):
+            assert self._get_lr_called_within_step
+            return [0.5]
+
+    scheduler = Warned(ampc.optim.SGD([ampc.nn.Parameter(ampc.ones(2))], lr=1.0))
+    assert not scheduler._get_lr_called_within_step
+    with _enable_get_lr_call(scheduler):
+        assert scheduler.get_lr() == [0.5]
+    assert len(_group_tensors_by_device_and_dtype([[ampc.ones(1), ampc.ones(1, dtype=ampc.float64)]])) == 2
+    pin_memory = here("torch.utils.data._utils.pin_memory").pin_memory
+    batch = {"x": ampc.ones(2), "name": "a"}
+    if ampc.cuda.is_available():
+        assert pin_memory(batch)["x"].is_pinned()
+    else:
+        assert pin_memory({"name": "a"}) == {"name": "a"}
+    assert here("torch.distributed.distributed_c10d")._rank_not_in_group(ampc.distributed.GroupMember.NON_GROUP_MEMBER)
+    assert not here("torch.__future__").get_overwrite_module_params_on_conversion()
+    assert ampc.cuda.memory_cached is ampc.cuda.memory_reserved
+    here("torch.hub").tqdm([], disable=True).close()

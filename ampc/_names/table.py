@@ -21,7 +21,7 @@ is: torch=. Stream=cuda.Stream Event=cuda.Event classes=ops.classes legacy_conti
     _shape_as_tensor=_library_functions._shape_as_tensor _segment_reduce=segment_reduce
     _convert_indices_from_coo_to_csr=_library_functions._convert_indices_from_coo_to_csr
     _convert_indices_from_csr_to_coo=_library_functions._convert_indices_from_csr_to_coo
-class: SymInt SymFloat SymBool ScriptFunction CompilationUnit PyTorchFileReader PyTorchFileWriter
+class: SymInt SymFloat SymBool TensorType ScriptFunction CompilationUnit PyTorchFileReader PyTorchFileWriter
 refused: fork wait import_ir_module parse_ir parse_schema
 
 [torch.functional]
@@ -43,6 +43,7 @@ is: get_enum=_library_functions.get_enum
 [torch.serialization]
 these are parts of torch's own files
 any: MAP_LOCATION FileLike
+refused: normalize_storage_type location_tag
 
 [torch.cuda.amp.autocast_mode torch.cuda.amp.grad_scaler torch.cuda.amp.common]
 these are parts of torch.cuda.amp
@@ -353,6 +354,7 @@ refused: create_selective_checkpoint_contexts check_backward_validity detach_var
 
 [torch.hub]
 a repository's code is not fetched; clone it and import it in a script that `ampc run` runs
+is: tqdm=_library_functions.tqdm
 refused: load list help
 
 [torch.utils.bundled_inputs torch.utils.mkldnn]
@@ -388,6 +390,24 @@ is: default_collate=utils.data.default_collate default_convert=utils.data.defaul
 [torch.utils.data._utils.worker]
 these are parts of torch's own loader
 is: get_worker_info=utils.data.get_worker_info WorkerInfo=utils.data.WorkerInfo
+refused: _generate_state
+
+[torch.utils.data._utils.pin_memory]
+these are parts of torch's own loader
+is: pin_memory=utils.data.dataloader._pin_memory
+
+[torch.utils._contextlib]
+these are parts of torch's own modes
+is: _DecoratorContextManager=autograd.grad_mode.ContextDecorator
+
+[torch.utils.module_tracker torch.utils.weak]
+nothing here follows modules or tensors by weak names; forward hooks and the weakref module do
+class: ModuleTracker WeakIdKeyDictionary WeakTensorKeyDictionary WeakIdRef
+
+[torch.__future__]
+parameters keep their identity where a module is converted
+gives False: get_overwrite_module_params_on_conversion get_swap_module_params_on_conversion
+refused: set_overwrite_module_params_on_conversion set_swap_module_params_on_conversion
 
 [torch.testing._internal .common_utils .common_cuda .common_device_type .common_distributed .distributed]
 torch's own tests are not in ampc; use unittest or pytest, and ampc.testing.assert_close
@@ -483,6 +503,7 @@ refused: memory_snapshot
 [torch.cuda]
 ampc opens CUDA's libraries itself
 is: get_rng_state_all=_library_functions.get_rng_state_all set_rng_state_all=_library_functions.set_rng_state_all
+    memory_cached=cuda.memory_reserved max_memory_cached=cuda.max_memory_reserved reset_max_memory_cached=cuda.reset_peak_memory_stats
 value: default_generators=()
 class: CUDAPluggableAllocator GreenContext
 refused: cudart change_current_allocator

@@ -15,17 +15,18 @@ works: is_available is_initialized is_torchelastic_launched is_mpi_available is_
     send_object_list recv_object_list new_subgroups new_subgroups_by_enumeration rendezvous Store HashStore FileStore TCPStore PrefixStore
 gives False: is_ucc_available is_xccl_available supports_complex
 is: default_pg_timeout=_library_functions.default_pg_timeout GroupMember=_library_functions.group GradBucket=nn.parallel.distributed.GradBucket
+    _get_global_rank=distributed.get_global_rank _rank_not_in_group=distributed.groups.is_stranger
     _pg_map=distributed.groups._groups is_gloo_available=distributed.is_mpi_available
     DeviceMesh=distributed.device_mesh.DeviceMesh init_device_mesh=distributed.device_mesh.init_device_mesh
 class: BackendConfig ProcessGroupNCCL ProcessGroupGloo AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions GatherOptions ScatterOptions
     ReduceScatterOptions AllToAllOptions AllreduceCoalescedOptions Reducer Logger
-refused: split_group shrink_group register_rendezvous_handler breakpoint _get_pg_default_device
+refused: split_group shrink_group register_rendezvous_handler breakpoint _get_pg_default_device _resolve_process_group _new_process_group_helper
 
 [torch.distributed.constants]
 this part of torch.distributed is not there yet; docs/compatibility/library_names.md lists what is
 is: default_pg_timeout=_library_functions.default_pg_timeout
 
-[torch.distributed.device_mesh]
+[torch.distributed.device_mesh torch.distributed._tensor.device_mesh]
 meshes are made by DeviceMesh and init_device_mesh; nothing keeps a list of them
 works: DeviceMesh init_device_mesh
 class: _MeshEnv
@@ -65,6 +66,7 @@ enum: StateDictType(FULL_STATE_DICT LOCAL_STATE_DICT SHARDED_STATE_DICT)
 enum: OptimStateKeyType(PARAM_NAME PARAM_ID)
 refused: replicate share_comm_ctx enable_wrap wrap lambda_auto_wrap_policy size_based_auto_wrap_policy _or_policy
     transformer_auto_wrap_policy always_wrap_policy _module_wrap_policy _get_module_fsdp_state
+    _post_backward_final_callback _root_pre_forward _get_fsdp_states clean_tensor_name
 
 [torch.distributed._functional_collectives]
 this part of torch.distributed is not there yet; docs/compatibility/library_names.md lists what is
@@ -102,10 +104,10 @@ checkpoints of several processes, as a folder
 works: save load FileSystemReader FileSystemWriter
 
 [torch.distributed.checkpoint .state_dict .state_dict_loader .state_dict_saver .optimizer .default_planner .planner .metadata .format_utils
-    .hf_storage ._consolidate_hf_safetensors .filesystem .stateful]
+    .hf_storage ._consolidate_hf_safetensors .filesystem .stateful .storage .utils]
 of torch's checkpoints of several processes this part is not there; distributed.checkpoint.save and load write and read a folder
 class: DefaultLoadPlanner DefaultSavePlanner HuggingFaceStorageReader HuggingFaceStorageWriter
-    Stateful _EmptyStateDictLoadPlanner Metadata LoadPlanner SavePlanner
+    Stateful _EmptyStateDictLoadPlanner Metadata LoadPlanner SavePlanner LoadPlan SavePlan StorageReader StorageWriter
 error: CheckpointException
 refused: async_save load_state_dict save_state_dict load_sharded_optimizer_state_dict _load_state_dict dcp_to_torch_save torch_save_to_dcp
     consolidate_safetensors_files

@@ -486,6 +486,11 @@ def is_member(group: Any) -> bool:
     return group is not names.NON_GROUP_MEMBER
 
 
+def is_stranger(group: Any) -> bool:
+    """The opposite; torch's ``_rank_not_in_group``."""
+    return not is_member(group)
+
+
 def get_rank(group: Any = None) -> int:
     """This process' rank in the group; -1 where it is no member. ValueError without a group."""
     return group_of("get_rank", group).rank() if is_member(group) else -1

@@ -26,6 +26,7 @@ from .utils import LOG_2PI, euler_constant, sum_rightmost
 __all__ = ["kl_divergence", "register_kl"]
 
 _FORMULAS: Dict[Tuple[type, type], Callable[[Any, Any], Tensor]] = {}
+_KL_REGISTRY = _FORMULAS  # torch's name for it
 
 
 def register_kl(type_p: type, type_q: type) -> Callable:

@@ -55,13 +55,17 @@ class ExpTransform(_Monotone):
         return x
 
 
+def _clipped_sigmoid(x: Tensor) -> Tensor:
+    return inside_unit(x.sigmoid())
+
+
 class SigmoidTransform(_Monotone):
     """1 / (1 + exp(-x)), kept away from 0 and 1."""
 
     codomain = constraints.unit_interval
 
     def _call(self, x: Tensor) -> Tensor:
-        return inside_unit(x.sigmoid())
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         y = inside_unit(y)

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from .modules.lazy import *  # noqa: F403
 else:
     __all__ += modules.__all__
+    _PARTS = ("attention", "common_types", "grad", "utils")
 
     def __getattr__(name: str) -> _Any:
-        """``attention``, ``grad`` and ``utils`` are loaded when they are first asked for, and so are some modules."""
-        return _importlib.import_module(f"{__name__}.{name}") if name in ("attention", "grad", "utils") else modules.__getattr__(name)
+        """Some parts and modules are loaded when they are first asked for."""
+        return _importlib.import_module(f"{__name__}.{name}") if name in _PARTS else modules.__getattr__(name)
 
     def __dir__() -> list:
-        return sorted({*globals(), "attention", "grad", "utils", *modules.LATER})
+        return sorted({*globals(), *_PARTS, *modules.LATER})

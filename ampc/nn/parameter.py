@@ -78,6 +78,9 @@ class _Uninitialized(Tensor):
         return type(self), (self.requires_grad, str(self.device), self.dtype)
 
 
+UninitializedTensorMixin = _Uninitialized  # torch's name for it
+
+
 def _unknown(name: str) -> property:
     def get(self: Any) -> Any:
         kind = RuntimeError if name == "shape" else ValueError  # as torch's

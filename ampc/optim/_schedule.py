@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Dict, List, Optional
 
 from .._C import Tensor
@@ -11,6 +12,16 @@ from .._messages.callers import warn
 from .optimizer import Optimizer
 
 NOT_STATE = ("optimizer", "_seen")  # the second: this process's counts
+
+
+@contextmanager
+def _enable_get_lr_call(scheduler: LRScheduler) -> Iterator[LRScheduler]:
+    """``get_lr()`` is called for new rates within; torch's name, which schedulers of other packages use."""
+    scheduler._get_lr_called_within_step = True
+    try:
+        yield scheduler
+    finally:
+        scheduler._get_lr_called_within_step = False
 
 
 class LRScheduler:
@@ -71,11 +82,8 @@ class LRScheduler:
         """Sets the rates of the next epoch, or of ``epoch``."""
         closed = None if epoch is None else getattr(self, "_get_closed_form_lr", None)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        self._get_lr_called_within_step = True
-        try:
+        with _enable_get_lr_call(self):
             rates = self.get_lr() if closed is None else closed()
-        finally:
-            self._get_lr_called_within_step = False
         self._set(rates)
 
     def _report_skips(self) -> None:

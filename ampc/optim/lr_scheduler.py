@@ -19,6 +19,7 @@ from .._names.missing import absent_from
 from ._cycles import CyclicLR as CyclicLR
 from ._cycles import OneCycleLR as OneCycleLR
 from ._schedule import LRScheduler, per_group, warn_of_epoch
+from ._schedule import _enable_get_lr_call as _enable_get_lr_call
 from .optimizer import Optimizer
 
 _LRScheduler = LRScheduler  # torch's older name, from which schedulers of other packages derive

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 from .._C import Tensor, int64
 from .._names.missing import absent_from
 from .._tensor import creation as make
+from .._tensor.grouping import _group_tensors_by_device_and_dtype as _group_tensors_by_device_and_dtype  # schedules of other packages use it here
 from ..autograd import no_grad
 from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module

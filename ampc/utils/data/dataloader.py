@@ -72,6 +72,11 @@ class _Fetching:
         return self.kind(*self.args)
 
 
+def _pin_memory(data: Any, device: Any = None) -> Any:
+    """A batch whose tensors, and what else has a method ``pin_memory``, lie in page-locked memory. ``device`` is torch's, for other machines."""
+    return _pinned(data)
+
+
 def _pinned(batch: Any) -> Any:
     if isinstance(batch, Tensor):
         return batch.pin_memory()
