@@ -158,6 +158,8 @@ COMPUTED = {
                            "mov.b64 %rd1, {%f1, %f2};", bits(1, "f") << 32 | (bits(1, "f") - 1)),
     "a sum rounded to 0": (f"add.rz.f32 %f1, {f32(-1)}, {f32(TINY)}; fma.rz.f32 %f2, {f32(-1)}, {f32(1)}, {f32(-TINY)};"
                            "mov.b64 %rd1, {%f1, %f2};", bits(-1, "f") << 32 | (bits(-1, "f") - 1)),
+    "a product rounded to 0": (f"mul.rz.f32 %f1, {f32(1 + 2**-23)}, {f32(1.5)}; mul.rz.f32 %f2, {f32(-3)}, {f32(2)}; mov.b64 %rd1, {{%f1, %f2}};",
+                               bits(-6, "f") << 32 | bits(1.5 + 2**-23, "f")),
     "a tie below what a double sees": (f"fma.rm.f32 %f1, {f32(1)}, {f32(1)}, {f32(-2.0**-100)}; mov.b32 %r1, %f1; cvt.u64.u32 %rd1, %r1;", bits(1, "f") - 1),
     "one rounding of a product and sum": (f"fma.rn.f64 %fd1, {f64(1 + 2**-52)}, {f64(1 - 2**-52)}, {f64(-1)}; mov.b64 %rd1, %fd1;", bits(-2.0**-104, "d")),
     "an approximate reciprocal": (f"rcp.approx.ftz.f64 %fd1, {f64(3)}; mov.b64 %rd1, %fd1;", bits(1 / 3, "d") >> 32 << 32),
@@ -172,6 +174,8 @@ COMPUTED = {
     "bits that are set": ("mov.u32 %r1, -1; popc.b32 %r2, %r1; mov.u32 %r3, 0x80010; popc.b32 %r4, %r3; mov.b64 %rd1, {%r2, %r4};", 2 << 32 | 32),
     "a copy with zeros behind it": ("mov.u64 %rd2, 0x1122334455667788; st.global.u64 [%rd0], %rd2; mov.u32 %r1, 4; mov.u32 %r2, 16;"
                                     "cp.async.cg.shared.global [%r2], [%rd0], 16, %r1; cp.async.commit_group; cp.async.wait_group 0; ld.shared.u64 %rd1, [%r2];", 0x55667788),
+    "an atomic sum whose former value nobody wants": ("mov.u32 %r2, shared; st.shared.u32 [%r2], 5; red.shared.add.u32 [%r2], 2; ld.shared.u32 %r4, [%r2]; cvt.u64.u32 %rd1, %r4;", 7),
+    "logarithms": (f"lg2.approx.f32 %f1, {f32(2.0**-140)}; lg2.approx.ftz.f32 %f2, {f32(8)}; mov.b64 %rd1, {{%f1, %f2}};", bits(3, "f") << 32 | bits(-140, "f")),
     "an atomic exchange": ("st.global.u32 [%rd0], 1; atom.global.cas.b32 %r1, [%rd0], 1, 9; atom.global.cas.b32 %r2, [%rd0], 1, 5; mov.b64 %rd1, {%r1, %r2};", 9 << 32 | 1),
 }
 

@@ -15,8 +15,8 @@ SPECIAL = {f"%{name}.{axis}": f"{variable}.{axis}" for axis in "xyz"
 
 # The types of what an instruction takes: T is its own, the last of its name; W is twice as wide, S the source's of a conversion.
 OPERANDS = {
-    "T": "abs neg not clz popc sqrt.rn rcp.rn rcp.approx.ftz ex2.approx ex2.approx.ftz rsqrt.approx.ftz",
-    "T T": "add sub mul add.rn add.rz sub.rn mul.rn mul.lo mul.hi mul.wide div div.rn div.approx div.approx.ftz rem min max and or xor copysign",
+    "T": "abs neg not clz popc sqrt.rn rcp.rn rcp.approx.ftz ex2.approx ex2.approx.ftz lg2.approx lg2.approx.ftz rsqrt.approx.ftz",
+    "T T": "add sub mul add.rn add.rz sub.rn mul.rn mul.rz mul.lo mul.hi mul.wide div div.rn div.approx div.approx.ftz rem min max and or xor copysign",
     "T T T": "mad.lo fma.rn fma.rm fma.rz shf.l.wrap shf.r.wrap prmt",
     "T T W": "mad.wide",
     "T u32": "shl shr",
@@ -216,6 +216,11 @@ def store(t: Translator, i: Instruction) -> str:
     return f"{{ u8 *at = {place(t, i, i.operands[0], 'WRITE')}; {values} }}"
 
 
+def reduction(t: Translator, i: Instruction) -> str:
+    """An atomic operation whose former value nobody wants."""
+    return f"ptx_atom_{i.parts['operation']}<{i.type}>({place(t, i, i.operands[0], 'ATOMIC')}, {t.value(i.operands[1], i.type)});"
+
+
 def atomic(t: Translator, i: Instruction) -> str:
     values = "".join(", " + t.value(operand, i.type) for operand in i.operands[2:])
     return t.put(i.operands[0], f"ptx_atom_{i.parts['operation']}<{i.type}>({place(t, i, i.operands[1], 'ATOMIC')}{values})")
@@ -310,6 +315,7 @@ WRITTEN_OUT: List[Tuple[str, Written]] = [
     (rf"ld(\.volatile)?{SPACES}(\.nc)?(\.v(?P<count>[24]))?\.(?P<type>{TYPE})", load),
     (rf"st(\.volatile)?{SPACES}(\.v(?P<count>[24]))?\.(?P<type>{TYPE})", store),
     (rf"atom(\.relaxed)?(\.(?P<space>global|shared))?\.(?P<operation>add|cas)\.(?P<type>{TYPE})", atomic),
+    (rf"red(\.relaxed)?(\.(?P<space>global|shared))?\.(?P<operation>add)\.(?P<type>{TYPE})", reduction),
     (r"cp\.async\.c[ag]\.shared\.global", copy),
     (r"cp\.async\.commit_group", lambda t, i: "copies_grouped();"),
     (r"cp\.async\.wait_group", lambda t, i: f"copies_done({t.value(i.operands[0], 'u32')});"),

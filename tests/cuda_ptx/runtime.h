@@ -254,6 +254,7 @@ static inline f32 nearer_to_0(f32 r, f64 rest) {
 OPERATION_F32 ptx_fma_rm(T a, T b, T c) { return lower(fmaf(a, b, c), rest_of_fma(a, b, c, fmaf(a, b, c))); }
 OPERATION_F32 ptx_fma_rz(T a, T b, T c) { return nearer_to_0(fmaf(a, b, c), rest_of_fma(a, b, c, fmaf(a, b, c))); }
 OPERATION_F32 ptx_add_rz(T a, T b) { return ptx_fma_rz(a, (T)1, b); }
+OPERATION_F32 ptx_mul_rz(T a, T b) { return nearer_to_0(a * b, (f64)a * b - a * b); }
 
 /* A nan gives way; -0 is less than 0. */
 OPERATION T ptx_min(T a, T b) {
@@ -272,6 +273,8 @@ OPERATION T ptx_rcp(T a) { return 1 / a; }
 /* The host rounds what the GPU approximates. */
 OPERATION_F32 ptx_ex2_approx(T a) { return exp2f(a); }
 OPERATION_F32 ptx_ex2_approx_ftz(T a) { return flushed(exp2f(flushed(a))); }
+OPERATION_F32 ptx_lg2_approx(T a) { return log2f(a); }
+OPERATION_F32 ptx_lg2_approx_ftz(T a) { return log2f(flushed(a)); }
 OPERATION T ptx_rcp_approx_ftz(T a) {
     if constexpr (sizeof(T) == 8) return high_half(1 / high_half(a));
     else return flushed(1 / flushed(a));
