@@ -394,7 +394,7 @@ def test_every_allocation_of_a_step_may_fail():
 
 
 @simulated
-@pytest.mark.parametrize("what", ["crowd_load", "crowd_launch"])
+@pytest.mark.parametrize("what", ["no_memory_to_load", "no_memory_to_launch"])
 def test_the_cache_makes_room_for_the_drivers_own_memory(what):
     """Code that is loaded at its first use, and what a launch needs, are the driver's memory, which a cache that fills the GPU leaves none of."""
     script = f"""

@@ -394,7 +394,7 @@ refused: _generate_state
 
 [torch.utils.data._utils.pin_memory]
 these are parts of torch's own loader
-is: pin_memory=utils.data.dataloader._pin_memory
+is: pin_memory=utils.data.dataloader._pinned
 
 [torch.utils._contextlib]
 these are parts of torch's own modes

@@ -487,7 +487,7 @@ def is_member(group: Any) -> bool:
 
 
 def is_stranger(group: Any) -> bool:
-    """The opposite; torch's ``_rank_not_in_group``."""
+    """Whether this process is not in the group; torch's ``_rank_not_in_group``."""
     return not is_member(group)
 
 

@@ -131,12 +131,10 @@ static int multiply(const ac_multiplication *x, plan *p, void *workspace) {
     return !p->refused;
 }
 
-/* The library's own memory competes with what the cache keeps, which is given back where it does not start. */
 static cublasStatus_t start(ac_device d, cublasLtHandle_t *handle) {
     CUstreamCaptureMode before = ac_gpu_relax();
     cublasStatus_t made = ac_lt.cublasLtCreate(handle);
-    if (made != AC_LT_SUCCESS && !ac_gpu_any_capture() && ac_gpu_empty_cache(d) == 0)
-        made = ac_lt.cublasLtCreate(handle);
+    if (made != AC_LT_SUCCESS && ac_gpu_make_room(d)) made = ac_lt.cublasLtCreate(handle);
     ac_gpu_relax_end(before);
     return made;
 }

@@ -139,6 +139,9 @@ int ac_gpu_memory_now(ac_device d, ac_gpu_memory_stats *stats) AC_CHECKED;
 int ac_gpu_memory_reset_peak(ac_device d) AC_CHECKED;
 int ac_gpu_memory_info(ac_device d, int64_t *free, int64_t *total) AC_CHECKED;
 int ac_gpu_empty_cache(ac_device d) AC_CHECKED;
+/* For the driver's own memory, and the libraries', which compete with the cache: whether it was emptied, so that a call
+ * that failed may be made again. Not during a capture. */
+bool ac_gpu_make_room(ac_device d);
 int ac_gpu_memory_limit(ac_device d, double fraction) AC_CHECKED;
 /* From `begin` to `end`, this thread's allocations on `d` come from a pool of their own and go back to it; a pool
  * of a captured graph. Pool 0 is everybody's. */

@@ -54,12 +54,6 @@ bool ac_gpu_has_images(void) {
 #endif
 }
 
-/* The driver's memory for code and for launches competes with what the cache keeps, which is given back, so that the
- * call can be made again. */
-static bool made_room(ac_device d, CUresult result) {
-    return result == AC_CU_OUT_OF_MEMORY && !ac_gpu_any_capture() && ac_gpu_empty_cache(d) == 0;
-}
-
 static CUresult load_kernel(ac_device d, const ac_gpu_kernel *k, CUfunction *function, const char **step) {
     CUmodule *module = &loaded.modules[k->image][ac_gpu_index(d)];
     CUresult result = AC_CU_SUCCESS;
@@ -80,7 +74,7 @@ static int find_kernel(ac_device d, ac_gpu_kernel *k) {
     CUfunction function = NULL;
     const char *step;
     CUresult result = load_kernel(d, k, &function, &step);
-    if (made_room(d, result)) result = load_kernel(d, k, &function, &step);
+    if (result == AC_CU_OUT_OF_MEMORY && ac_gpu_make_room(d)) result = load_kernel(d, k, &function, &step);
     k->found[ac_gpu_index(d)] = function;
     return ac_cu_check(result, step);
 }
@@ -107,7 +101,7 @@ int ac_gpu_launch(ac_device d, ac_gpu_kernel *k, int64_t blocks, size_t shared, 
     int failed = k->found[ac_gpu_index(d)] ? 0 : find_kernel(d, k);
     if (!failed) {
         CUresult result = launch(d, k, some, shared, args);
-        if (made_room(d, result)) result = launch(d, k, some, shared, args);
+        if (result == AC_CU_OUT_OF_MEMORY && ac_gpu_make_room(d)) result = launch(d, k, some, shared, args);
         failed = ac_cu_check(result, k->name);
     }
     ac_gpu_leave(&scope);

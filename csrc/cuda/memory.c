@@ -436,6 +436,8 @@ int ac_gpu_empty_cache(ac_device d) {
     return ac_cu_check(result, "waiting for the GPU");
 }
 
+bool ac_gpu_make_room(ac_device d) { return !ac_gpu_any_capture() && ac_gpu_empty_cache(d) == 0; }
+
 int ac_gpu_memory_limit(ac_device d, double fraction) {
     int64_t left, total;
     AC_TRY(ac_gpu_memory_info(d, &left, &total));

@@ -138,8 +138,8 @@ struct State {
     std::vector<Handle *> free_handles;
     std::string wrong; /* what a kernel did; every later call fails */
     double clock = 0;
-    long long fail_alloc = 0, fail_launch = 0, crowd_load = 0, crowd_launch = 0, syncs = 0, launches = 0, copies = 0,
-              replays = 0, open = 0;
+    long long fail_alloc = 0, fail_launch = 0, no_memory_to_load = 0, no_memory_to_launch = 0, syncs = 0, launches = 0,
+              copies = 0, replays = 0, open = 0;
     Function *running = nullptr;
 } sim;
 
@@ -451,7 +451,7 @@ API cuCtxSynchronize(void) {
 API cuModuleLoadData(void **m, const void *) {
     ENTER;
     SAFE_IN_CAPTURE;
-    if (sim.crowd_load && --sim.crowd_load == 0) return OUT_OF_MEMORY;
+    if (sim.no_memory_to_load && --sim.no_memory_to_load == 0) return OUT_OF_MEMORY;
     return here() ? (*m = here(), SUCCESS) : BAD_CONTEXT;
 }
 API cuModuleGetFunction(void **f, void *, const char *name) {
@@ -476,7 +476,7 @@ API cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
     if (shared > SHARED_UNASKED) return INVALID; /* more is for functions that ask for it */
     USABLE(s);
     if (sim.fail_launch && --sim.fail_launch == 0) return LAUNCH_FAILED;
-    if (sim.crowd_launch && --sim.crowd_launch == 0) return OUT_OF_MEMORY;
+    if (sim.no_memory_to_launch && --sim.no_memory_to_launch == 0) return OUT_OF_MEMORY;
     Function *function = (Function *)f;
     auto args = std::make_shared<std::vector<char>>((char *)params[0], (char *)params[0] + function->bytes);
     sim.launches++, function->launches++;
@@ -886,8 +886,8 @@ extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const
     if (w == "order") return sim_set_order((int)(value % 3), (uint64_t)value), 0;
     if (w == "fail_alloc") return sim.fail_alloc = value, 0;
     if (w == "fail_launch") return sim.fail_launch = value, 0;
-    if (w == "crowd_load") return sim.crowd_load = value, 0;
-    if (w == "crowd_launch") return sim.crowd_launch = value, 0;
+    if (w == "no_memory_to_load") return sim.no_memory_to_load = value, 0;
+    if (w == "no_memory_to_launch") return sim.no_memory_to_launch = value, 0;
     if (w == "count_traffic") return sim_counts = value != 0, 0;
     if (w == "lose_device") return sim.lost = value != 0, 0;
     if (w == "reads_pageable") return sim.reads_pageable = value != 0, 0;

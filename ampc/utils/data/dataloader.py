@@ -72,12 +72,9 @@ class _Fetching:
         return self.kind(*self.args)
 
 
-def _pin_memory(data: Any, device: Any = None) -> Any:
-    """A batch whose tensors, and what else has a method ``pin_memory``, lie in page-locked memory. ``device`` is torch's, for other machines."""
-    return _pinned(data)
-
-
-def _pinned(batch: Any) -> Any:
+def _pinned(batch: Any, device: Any = None) -> Any:
+    """The batch with its tensors, and what else has a method ``pin_memory``, in page-locked memory. torch's function takes a device, too, which
+    makes no difference for CUDA."""
     if isinstance(batch, Tensor):
         return batch.pin_memory()
     if isinstance(batch, dict):
