@@ -1,5 +1,5 @@
 """Builds the extension ampc._C from csrc/ and bundles OpenBLAS beside it. Where nvcc is found, the CUDA kernels are
-compiled too and embedded; where not, all else is built and `ampc info` says so. AMPC_CUDA=0 leaves them out, AMPC_CUDA=native
+compiled too, packed and embedded; where not, all else is built and `ampc info` says so. AMPC_CUDA=0 leaves them out, AMPC_CUDA=native
 compiles them for this machine's GPUs alone. AMPC_CUDA_CACHE names a folder that keeps them by content, so that several builds
 compile them once. What has not changed since the last build in this folder is not compiled again.
 
@@ -7,6 +7,7 @@ AMPC_BUILD names another set of objects, in a folder of its own: debug (the sani
 `make debug` and the C tests share, thread (the thread sanitizer) or coverage (gcov's counters)."""
 
 import contextlib
+import functools
 import glob
 import hashlib
 import importlib.metadata
@@ -18,7 +19,7 @@ import sys
 import sysconfig
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Iterable
+from typing import Callable, Iterable
 
 import numpy
 from setuptools import Extension, setup
@@ -48,8 +49,10 @@ def bundle_openblas(build_lib: str) -> None:
 
 
 # Turing, Ampere, Hopper, Blackwell of data centres and of desktops. Each one's machine code runs on the later minor versions of its
-# generation; what comes after the last that nvcc knows gets PTX, of compute_80.
+# generation; what comes after the last that nvcc knows gets PTX. Kernels differ only by whether bfloat16 has instructions, so there are two:
+# of compute_75 for Turing, of compute_80 for all later.
 ARCHITECTURES = ("75", "80", "90", "100", "120")
+NVCC_FLAGS = ["-std=c++17", "-O3", "-Icsrc"]
 
 
 def find_nvcc() -> "str | None":
@@ -94,16 +97,6 @@ def architectures(nvcc: str) -> "list[str]":
     return [n for n in wanted if f"compute_{n}" in known]
 
 
-def nvcc_flags(nvcc: str) -> "list[str]":
-    """Compressed as tightly as every driver of the toolkit's major version can read: those of CUDA 12.0 to 12.3 know the older way alone."""
-    compress = "--compress-mode=size" if toolkit_version(nvcc) >= 13000 else "-Xfatbin=-compress-all"
-    # Each PTX takes a third of the time, and kernels differ only by whether bfloat16 has instructions: one for Turing, one for all later.
-    turing, later = (["sm_" + n for n in architectures(nvcc) if (n == "75") == first] for first in (True, False))
-    codes = {"75": turing + ["compute_75"] * (not later), "80": later + ["compute_80"] * bool(later)}
-    machine = [f"arch=compute_{n},code=[{','.join(code)}]" for n, code in codes.items() if code]
-    return ["-fatbin", "-std=c++17", "-O3", "-Icsrc", compress, *(part for a in machine for part in ("-gencode", a))]
-
-
 def toolkit_version(nvcc: str) -> int:
     """As the driver counts: 13000 is CUDA 13.0."""
     major, minor = says(nvcc, "--version").split("release ")[1].split(",")[0].split(".")
@@ -128,42 +121,72 @@ def digest_of(paths: "Iterable[str]", salt: str) -> str:
     return digest.hexdigest()[:16]
 
 
+def kept(target: str, make: "Callable[[str], None]") -> str:
+    """A file of the cache, whose name says from what it is made; made where it is not there, whole or not at all."""
+    if not os.path.exists(target):
+        unfinished = f"{target}.{os.getpid()}"
+        make(unfinished)
+        os.replace(unfinished, target)
+    return target
+
+
+def run_nvcc(nvcc: str, source: str, *arguments: str) -> None:
+    done = subprocess.run([nvcc, *arguments, source], capture_output=True, text=True)
+    if text := (done.stdout + done.stderr).strip():
+        print(f"ampc: nvcc {'failed on' if done.returncode else 'about'} {source}:\n{text}", file=sys.stderr)
+    done.check_returncode()
+
+
+def pack(path: str, target: str) -> None:
+    import lzma  # a Python without it can build all else
+
+    with open(path, "rb") as image, open(target, "wb") as f:
+        f.write(lzma.compress(image.read(), preset=9))
+
+
+def images_of(nvcc: str, source: str, virtual: str, machines: "list[str]", cache: str) -> "list[str]":
+    """The images of a .cu file, packed: machine code for each architecture, assembled from PTX, and the PTX. As lines for images.c."""
+    name = os.path.splitext(os.path.basename(source))[0]
+    stem = os.path.join(cache, f"{name}-{digest_of(included(source, set()), says(nvcc, '--version') + repr(NVCC_FLAGS))}")
+    ptx = kept(f"{stem}.compute_{virtual}.ptx", lambda path: run_nvcc(nvcc, source, "-ptx", f"-arch=compute_{virtual}", *NVCC_FLAGS, "-o", path))
+
+    def assembled(machine: str, path: str) -> None:
+        run_nvcc(nvcc, ptx, "-cubin", f"-arch=sm_{machine}", "-o", path + ".cubin")
+        pack(path + ".cubin", path)
+        os.remove(path + ".cubin")
+
+    paths = {n: kept(f"{stem}.sm_{n}.xz", functools.partial(assembled, n)) for n in machines}
+    packed = kept(ptx + ".xz", functools.partial(pack, ptx))
+    return [f'CUBIN({name.upper()}, {n}, "{path}")' for n, path in paths.items()] + [f'PTX({name.upper()}, {virtual}, "{packed}")']
+
+
 def compile_kernels(nvcc: str) -> "str | None":
-    """A folder of fat binaries, one a .cu file; None when nvcc fails. Each is kept by the content that it was compiled from."""
-    flags = nvcc_flags(nvcc)
-    salt = says(nvcc, "--version") + repr(flags)
+    """The file that lists the images for csrc/cuda/images.c; its name changes when one of them does. None when nvcc fails."""
     cache = os.environ.get("AMPC_CUDA_CACHE") or os.path.join(HERE, "build", "cuda")
-    images = {}
-    for source in sorted(glob.glob("csrc/cuda/*.cu")):
-        name = os.path.splitext(os.path.basename(source))[0]
-        images[source] = os.path.join(cache, f"{name}-{digest_of(included(source, set()), salt)}.fatbin")
-    missing = [source for source in images if not os.path.exists(images[source])]
     os.makedirs(cache, exist_ok=True)
-
-    def one(source: str) -> "tuple[str, bool, str]":
-        target = images[source]
-        done = subprocess.run([nvcc, *flags, "-o", target + ".tmp", source], capture_output=True, text=True)
-        if done.returncode == 0:
-            os.replace(target + ".tmp", target)
-        print(f"ampc: {source} for the GPU: {time.monotonic() - begin:.0f} s", flush=True)
-        return source, done.returncode != 0, (done.stdout + done.stderr).strip()
-
+    machines = {virtual: [n for n in architectures(nvcc) if (n == "75") == (virtual == "75")] for virtual in ("75", "80")}
     begin = time.monotonic()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(one, missing))
-    for source, failed, text in results:
-        if failed or text:
-            print(f"ampc: nvcc {'failed on' if failed else 'about'} {source}{', so this build has no GPU code' * failed}:\n{text}", file=sys.stderr)
-    return None if any(failed for _, failed, _ in results) else gathered(cache, images)
 
+    def one(job: "tuple[str, str]") -> "list[str]":
+        source, virtual = job
+        lines = images_of(nvcc, source, virtual, machines[virtual], os.path.abspath(cache))
+        print(f"ampc: {source} for the GPU, sm_{' '.join(machines[virtual])}: {time.monotonic() - begin:.0f} s", flush=True)
+        return lines
 
-def gathered(cache: str, images: "dict[str, str]") -> str:
-    """A folder of the images under their sources' names, which the core embeds; its name changes when one of them does."""
-    folder = os.path.join(cache, "set-" + hashlib.sha256(repr(sorted(images.values())).encode()).hexdigest()[:16])
-    os.makedirs(folder, exist_ok=True)
-    for source, image in images.items():
-        shutil.copy2(image, os.path.join(folder, os.path.splitext(os.path.basename(source))[0] + ".fatbin"))
-    return folder
+    jobs = [(source, virtual) for source in sorted(glob.glob("csrc/cuda/*.cu")) for virtual in machines if machines[virtual]]
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            text = "".join(line + "\n" for lines in pool.map(one, jobs) for line in lines)
+    except subprocess.CalledProcessError:
+        print("ampc: this build has no GPU code", file=sys.stderr)
+        return None
+    target = os.path.join(cache, f"images-{hashlib.sha256(text.encode()).hexdigest()[:16]}.def")
+
+    def write(path: str) -> None:
+        with open(path, "w") as f:
+            f.write(text)
+
+    return os.path.abspath(kept(target, write))
 
 
 def is_fresh(target: str, flags: str) -> bool:

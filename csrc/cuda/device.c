@@ -10,7 +10,7 @@
 static struct {
     _Atomic int count;
     _Atomic(CUcontext) contexts[AC_MAX_GPUS]; /* the primary ones, kept for the life of the process */
-    int multiprocessors[AC_MAX_GPUS], generation[AC_MAX_GPUS], reads_pageable[AC_MAX_GPUS];
+    int multiprocessors[AC_MAX_GPUS], architecture[AC_MAX_GPUS], reads_pageable[AC_MAX_GPUS];
     struct {
         CUstream streams[AC_GPU_STREAMS];
         unsigned next;
@@ -50,34 +50,46 @@ int ac_gpu_check_device(ac_device d) {
                    count == 1 ? " was" : "s were");
 }
 
-static int open_context(ac_device d) {
-    int i = ac_gpu_index(d);
+typedef struct {
+    int *to;
+    CUdevice_attribute which;
+} attribute;
+
+static int read_attributes(CUdevice device, const attribute *all, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        AC_TRY(ac_cu_check(ac_cu.cuDeviceGetAttribute(all[i].to, all[i].which, device), "the GPU's attributes"));
+    return 0;
+}
+#define READ_ATTRIBUTES(device, all) read_attributes(device, all, sizeof(all) / sizeof *(all))
+
+static int retain_context(int i) {
+    int major = 0, minor = 0;
     CUdevice device;
+    CUcontext context = NULL;
+    const attribute all[] = {{&major, AC_CU_MAJOR},
+                             {&minor, AC_CU_MINOR},
+                             {&gpus.multiprocessors[i], AC_CU_MULTIPROCESSORS},
+                             {&gpus.reads_pageable[i], AC_CU_READS_PAGEABLE}};
+    AC_TRY(ac_cu_check(ac_cu.cuDeviceGet(&device, i), "opening the GPU"));
+    AC_TRY(READ_ATTRIBUTES(device, all));
+    gpus.architecture[i] = 10 * major + minor;
+    AC_TRY(ac_cu_check(ac_cu.cuDevicePrimaryCtxRetain(&context, device), "opening the GPU"));
+    gpus.contexts[i] = context; /* last: who sees it sees the rest */
+    return 0;
+}
+
+static int open_context(ac_device d) {
     AC_TRY(ac_gpu_check_device(d));
     (void)pthread_mutex_lock(&ac_gpu_locks.devices);
-    int failed = 0;
-    if (!gpus.contexts[i]) {
-        CUcontext context = NULL;
-        failed = ac_cu_check(ac_cu.cuDeviceGet(&device, i), "opening the GPU");
-        if (!failed) failed = ac_cu_check(ac_cu.cuDevicePrimaryCtxRetain(&context, device), "opening the GPU");
-        if (!failed)
-            failed = ac_cu_check(ac_cu.cuDeviceGetAttribute(&gpus.multiprocessors[i], AC_CU_MULTIPROCESSORS, device),
-                                 "opening the GPU");
-        if (!failed)
-            failed =
-                ac_cu_check(ac_cu.cuDeviceGetAttribute(&gpus.generation[i], AC_CU_MAJOR, device), "opening the GPU");
-        if (!failed)
-            failed = ac_cu_check(ac_cu.cuDeviceGetAttribute(&gpus.reads_pageable[i], AC_CU_READS_PAGEABLE, device),
-                                 "opening the GPU");
-        if (!failed) gpus.contexts[i] = context;
-    }
+    int failed = ac_gpu_context(d) ? 0 : retain_context(ac_gpu_index(d));
     (void)pthread_mutex_unlock(&ac_gpu_locks.devices);
     return failed;
 }
 
 CUcontext ac_gpu_context(ac_device d) { return gpus.contexts[ac_gpu_index(d)]; }
 int ac_gpu_multiprocessors(ac_device d) { return gpus.multiprocessors[ac_gpu_index(d)]; }
-int ac_gpu_generation(ac_device d) { return gpus.generation[ac_gpu_index(d)]; }
+int ac_gpu_architecture(ac_device d) { return gpus.architecture[ac_gpu_index(d)]; }
+int ac_gpu_generation(ac_device d) { return ac_gpu_architecture(d) / 10; }
 bool ac_gpu_reads_pageable(ac_device d) { return gpus.reads_pageable[ac_gpu_index(d)]; }
 
 static int find_current(void) {
@@ -150,17 +162,12 @@ int ac_gpu_facts_of(ac_device d, ac_gpu_facts *f) {
     AC_TRY(ac_cu_check(ac_cu.cuDeviceGetUuid_v2(&uuid, device), "the GPU's UUID"));
     memcpy(f->uuid, &uuid, sizeof f->uuid);
     f->memory = (int64_t)memory;
-    const struct {
-        int *to;
-        CUdevice_attribute which;
-    } facts[] = {{&f->major, AC_CU_MAJOR},
-                 {&f->minor, AC_CU_MINOR},
-                 {&f->multiprocessors, AC_CU_MULTIPROCESSORS},
-                 {&f->threads_per_multiprocessor, AC_CU_THREADS_PER_MULTIPROCESSOR},
-                 {&f->l2_bytes, AC_CU_L2_BYTES}};
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        AC_TRY(ac_cu_check(ac_cu.cuDeviceGetAttribute(facts[i].to, facts[i].which, device), "the GPU's attributes"));
-    return 0;
+    const attribute all[] = {{&f->major, AC_CU_MAJOR},
+                             {&f->minor, AC_CU_MINOR},
+                             {&f->multiprocessors, AC_CU_MULTIPROCESSORS},
+                             {&f->threads_per_multiprocessor, AC_CU_THREADS_PER_MULTIPROCESSOR},
+                             {&f->l2_bytes, AC_CU_L2_BYTES}};
+    return READ_ATTRIBUTES(device, all);
 }
 
 /* -- streams and events ----------------------------------------------------------------------------- */

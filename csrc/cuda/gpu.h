@@ -80,7 +80,8 @@ typedef struct {
 } ac_gpu_facts;
 int ac_gpu_facts_of(ac_device d, ac_gpu_facts *facts) AC_CHECKED;
 int ac_gpu_multiprocessors(ac_device d);
-int ac_gpu_generation(ac_device d); /* of compute capability major.minor the major */
+int ac_gpu_architecture(ac_device d); /* 90 of compute capability 9.0 */
+int ac_gpu_generation(ac_device d);   /* its major, 9 */
 /* Whether the GPU reads the host's pageable memory itself, perhaps after the copy's call is over. */
 bool ac_gpu_reads_pageable(ac_device d);
 
@@ -182,7 +183,7 @@ int ac_gpu_random_of(uint64_t seed, uint64_t offset, ac_gpu_random *r) AC_CHECKE
 /* An error where what is drawn from that offset on is captured and would be drawn again at each replay. */
 int ac_gpu_refuse_fixed_draws(uint64_t offset) AC_CHECKED;
 
-/* -- launches (launch.c) ---------------------------------------------------------------------------- */
+/* -- the kernels' images (images.c) ----------------------------------------------------------------- */
 
 typedef enum {
     AC_IMAGE_ELEMENTWISE,
@@ -202,6 +203,26 @@ typedef enum {
     AC_N_IMAGES
 } ac_gpu_image;
 
+/* What the build made of a .cu file for one architecture (90 is sm_90), from `packed` to `end`. */
+typedef struct {
+    ac_gpu_image image;
+    int architecture;
+    bool is_ptx; /* else machine code */
+    const char *packed, *end;
+} ac_gpu_code;
+
+bool ac_gpu_has_images(void); /* whether this build embeds any */
+/* The newest of `all`, which ends with AC_N_IMAGES, that runs on a GPU; NULL: none does. Machine code runs on later
+ * minor versions of its generation, PTX on all that is newer. */
+const ac_gpu_code *ac_gpu_choose(const ac_gpu_code *all, ac_gpu_image image, bool is_ptx, int architecture);
+/* Unpacks an image into memory that the caller frees, with a 0 behind it; NULL and an error. Set once by csrc/python,
+ * whose lock it takes: no other lock may be held. */
+extern char *(*ac_gpu_unpack)(const char *packed, size_t n);
+/* The image as loaded into the device's context, which is current. */
+int ac_gpu_module(ac_device d, ac_gpu_image image, CUmodule *module) AC_CHECKED;
+
+/* -- launches (launch.c) ---------------------------------------------------------------------------- */
+
 /* A kernel by name, found at first use on each device. Static, one for each. */
 typedef struct {
     ac_gpu_image image;
@@ -216,7 +237,6 @@ typedef struct {
 int ac_gpu_launch(ac_device d, ac_gpu_kernel *k, int64_t blocks, size_t shared, const void *args) AC_CHECKED;
 /* Blocks for n elements at `each` a thread: enough to fill the device, the kernels go round. */
 int64_t ac_gpu_blocks(ac_device d, int64_t n, int64_t each);
-bool ac_gpu_has_images(void);
 
 extern const ac_gpu_memory_hooks ac_cuda_memory; /* of storage.h */
 /* The block that a storage's memory lies in; NULL of memory that is not ours. */

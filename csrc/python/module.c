@@ -227,11 +227,12 @@ static int intern_words(void) {
 }
 
 static int add_parts(PyObject *module) {
-    int (*const parts[])(PyObject *) = {
-        ac_errors_init,    ac_cuda_init,   ac_dtype_type_init, ac_tensor_type_init, ac_functions_init, ac_autograd_init,
-        ac_node_type_init, ac_amp_init,    ac_provenance_init, ac_watch_init,       ac_optim_init,     ac_create_init,
-        ac_numpy_init,     ac_dlpack_init, ac_machine_init,    ac_scope_init,       ac_storage_init,   ac_foreach_init,
-        ac_ranks_init,     ac_nccl_init,   ac_autocast_init,   ac_gradients_init,   ac_override_init};
+    int (*const parts[])(PyObject *) = {ac_errors_init,     ac_cuda_init,     ac_dtype_type_init, ac_tensor_type_init,
+                                        ac_functions_init,  ac_autograd_init, ac_node_type_init,  ac_amp_init,
+                                        ac_provenance_init, ac_watch_init,    ac_optim_init,      ac_create_init,
+                                        ac_numpy_init,      ac_dlpack_init,   ac_machine_init,    ac_scope_init,
+                                        ac_storage_init,    ac_foreach_init,  ac_ranks_init,      ac_nccl_init,
+                                        ac_unpack_init,     ac_autocast_init, ac_gradients_init,  ac_override_init};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i](module) < 0) return -1;
     return PyModule_AddFunctions(module, functions);

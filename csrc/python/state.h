@@ -145,6 +145,7 @@ int ac_foreach_init(PyObject *module);
 int ac_override_init(PyObject *module);
 int ac_ranks_init(PyObject *module);
 int ac_nccl_init(PyObject *module);
+int ac_unpack_init(PyObject *module);
 
 /* -- grad_hooks.c -- */
 /* Hooks are the values of a Python dict, (index, callable), in the node's or the leaf's notes: of a tensor, by the

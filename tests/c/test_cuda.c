@@ -39,6 +39,26 @@ static void test_start(void) {
     CHECK(ac_gpu_is_simulated() && strstr(ac_gpu_library_note("driver"), "simulated"));
 }
 
+/* The architecture of what is chosen of this list; less than 0 of PTX; 0: nothing. */
+static int chosen(int architecture) {
+    static const ac_gpu_code all[] = {{.image = AC_IMAGE_ROWS, .architecture = 89},
+                                      {.image = AC_IMAGE_SORT, .architecture = 75},
+                                      {.image = AC_IMAGE_SORT, .architecture = 86},
+                                      {.image = AC_IMAGE_SORT, .architecture = 80},
+                                      {.image = AC_IMAGE_SORT, .architecture = 100},
+                                      {.image = AC_IMAGE_SORT, .architecture = 75, .is_ptx = true},
+                                      {.image = AC_IMAGE_SORT, .architecture = 80, .is_ptx = true},
+                                      {.image = AC_N_IMAGES}};
+    const ac_gpu_code *machine = ac_gpu_choose(all, AC_IMAGE_SORT, false, architecture);
+    const ac_gpu_code *ptx = ac_gpu_choose(all, AC_IMAGE_SORT, true, architecture);
+    return machine ? machine->architecture : ptx ? -ptx->architecture : 0;
+}
+
+static void test_images(void) {
+    CHECK(chosen(75) == 75 && chosen(80) == 80 && chosen(86) == 86 && chosen(89) == 86 && chosen(103) == 100);
+    CHECK(chosen(90) == -80 && chosen(120) == -80 && chosen(72) == 0 && chosen(61) == 0);
+}
+
 /* -- the allocator ---------------------------------------------------------------------------------- */
 
 enum { LIVE = 64, ROUNDS = 3000 };
@@ -178,6 +198,7 @@ int main(void) {
     ac_hooks.meta_free = ac_meta_free;
     ac_gpu_memory = ac_cuda_memory;
     test_start();
+    test_images();
     test_allocator();
     test_work();
     test_every_allocation_may_fail();

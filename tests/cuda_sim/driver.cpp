@@ -29,7 +29,9 @@ enum Result {
     NOT_INITIALIZED = 3,
     NO_DEVICE = 100,
     BAD_DEVICE = 101,
+    BAD_IMAGE = 200,
     BAD_CONTEXT = 201,
+    NO_BINARY = 209,
     BAD_HANDLE = 400,
     NOT_FOUND = 500,
     NOT_READY = 600,
@@ -136,7 +138,9 @@ struct State {
     std::set<Capture *> captures;
     std::set<Graph *> graphs, executables;
     std::vector<Handle *> free_handles;
-    std::string wrong; /* what a kernel did; every later call fails */
+    bool refuse_machine_code = false; /* as drivers of Tegra refuse that of desktops */
+    int loaded = 0;                   /* the architecture of the last image, less than 0 of PTX */
+    std::string wrong;                /* what a kernel did; every later call fails */
     double clock = 0;
     long long fail_alloc = 0, fail_launch = 0, no_memory_to_load = 0, no_memory_to_launch = 0, syncs = 0, launches = 0,
               copies = 0, replays = 0, open = 0;
@@ -360,6 +364,8 @@ API cuGetErrorName(int e, const char **name) {
                                                       {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
                                                       {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
                                                       {NO_DEVICE, "CUDA_ERROR_NO_DEVICE"},
+                                                      {BAD_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
+                                                      {NO_BINARY, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
                                                       {BAD_DEVICE, "CUDA_ERROR_INVALID_DEVICE"},
                                                       {BAD_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
                                                       {BAD_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
@@ -407,13 +413,17 @@ API cuDeviceTotalMem_v2(size_t *bytes, int d) {
     ENTER;
     return *bytes = sim.devices[(size_t)d]->limit, SUCCESS;
 }
+static int architecture() {
+    const char *number = getenv("AMPC_SIM_ARCHITECTURE");
+    return number ? atoi(number) : 90;
+}
 API cuDeviceGetAttribute(int *v, int which, int) {
     switch (which) {
-    case 16: return *v = 4, SUCCESS;       /* multiprocessors: few, so that kernels go round */
-    case 38: return *v = 4 << 20, SUCCESS; /* L2 */
-    case 39: return *v = 2048, SUCCESS;    /* threads of a multiprocessor */
-    case 75: return *v = 9, SUCCESS;       /* compute capability */
-    case 76: return *v = 0, SUCCESS;
+    case 16: return *v = 4, SUCCESS;                   /* multiprocessors: few, so that kernels go round */
+    case 38: return *v = 4 << 20, SUCCESS;             /* L2 */
+    case 39: return *v = 2048, SUCCESS;                /* threads of a multiprocessor */
+    case 75: return *v = architecture() / 10, SUCCESS; /* compute capability */
+    case 76: return *v = architecture() % 10, SUCCESS;
     case 88: return *v = sim.reads_pageable, SUCCESS;
     default: return INVALID;
     }
@@ -448,11 +458,33 @@ API cuCtxSynchronize(void) {
 
 /* -- kernels ---------------------------------------------------------------------------------------- */
 
-API cuModuleLoadData(void **m, const void *) {
+/* An image's architecture, 90 of sm_90; less than 0 of PTX; 0: it is neither machine code nor PTX. */
+static int architecture_of(const void *image) {
+    const unsigned char *elf = (const unsigned char *)image;
+    unsigned flags;
+    if (memcmp(image, "\177ELF", 4) == 0) {
+        memcpy(&flags, elf + 48, sizeof flags);
+        return (int)((elf[8] < 8 ? flags : flags >> 8) & 0xFF); /* CUDA 13 moved it, with a new version of the ABI */
+    }
+    const char *target = strstr((const char *)image, ".target sm_");
+    return target ? -atoi(target + strlen(".target sm_")) : 0;
+}
+
+/* Machine code as a driver takes it. What runs are the kernels that this library has, so no image at all is well, too.
+ */
+API cuModuleLoadData(void **m, const void *image) {
     ENTER;
     SAFE_IN_CAPTURE;
     if (sim.no_memory_to_load && --sim.no_memory_to_load == 0) return OUT_OF_MEMORY;
-    return here() ? (*m = here(), SUCCESS) : BAD_CONTEXT;
+    if (!here()) return BAD_CONTEXT;
+    if (image && *(const char *)image) {
+        int of = architecture_of(image), gpu = architecture();
+        bool runs = of > 0 && of <= gpu && of / 10 == gpu / 10 && !sim.refuse_machine_code;
+        if (of == 0) return BAD_IMAGE;
+        if (!runs && !(of < 0 && -of <= gpu)) return NO_BINARY;
+        sim.loaded = of;
+    }
+    return *m = here(), SUCCESS;
 }
 API cuModuleGetFunction(void **f, void *, const char *name) {
     ENTER;
@@ -887,6 +919,8 @@ extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const
     if (w == "fail_alloc") return sim.fail_alloc = value, 0;
     if (w == "fail_launch") return sim.fail_launch = value, 0;
     if (w == "no_memory_to_load") return sim.no_memory_to_load = value, 0;
+    if (w == "refuse_machine_code") return sim.refuse_machine_code = value != 0, 0;
+    if (w == "loaded") return sim.loaded;
     if (w == "no_memory_to_launch") return sim.no_memory_to_launch = value, 0;
     if (w == "count_traffic") return sim_counts = value != 0, 0;
     if (w == "lose_device") return sim.lost = value != 0, 0;

@@ -1,0 +1,80 @@
+"""The GPU code of a build: what is chosen for a GPU, how it is unpacked, and what is said where that fails."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from where import SIMULATED
+
+from ampc._process.installation import _built_for
+
+BUILT = [int(n) for n in _built_for() if n.isdigit()]  # the architectures of this build's GPU code
+pytestmark = pytest.mark.skipif(not SIMULATED or not BUILT, reason="needs a build with GPU code, and the simulator")
+LOADED = """
+    import ctypes, os, sys, ampc
+    simulator = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcuda.so.1")).ampc_simulator
+    simulator(b"refuse_machine_code", ctypes.c_longlong("refused" in sys.argv))
+    assert (ampc.ones(3, device="cuda") + 1).tolist() == [2, 2, 2]
+    print(simulator(b"loaded", ctypes.c_longlong(0)))
+"""
+
+
+def python(code, *arguments, **environment):
+    env = {**os.environ, **{name: str(value) for name, value in environment.items()}}
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments], capture_output=True, text=True, timeout=120, env=env)
+
+
+def ptx(architecture):
+    return -max(n for n in ([75] if 75 in BUILT else []) + ([80] if max(BUILT) >= 80 else []) if n <= architecture)
+
+
+@pytest.mark.parametrize("architecture", [75, 80, 86, 89, 90, 103, 110, 121])
+def test_the_newest_machine_code_that_runs_on_the_gpu_is_loaded_and_else_ptx(architecture):
+    """The simulator takes machine code of the GPU's generation alone, and of no later version."""
+    suitable = [n for n in BUILT if n <= architecture and n // 10 == architecture // 10]
+    done = python(LOADED, AMPC_SIM_ARCHITECTURE=architecture)
+    assert done.stdout == f"{max(suitable) if suitable else ptx(architecture)}\n", done.stderr
+
+
+def test_ptx_is_loaded_where_the_driver_refuses_machine_code():
+    done = python(LOADED, "refused", AMPC_SIM_ARCHITECTURE=max(BUILT))
+    assert done.stdout == f"{ptx(max(BUILT))}\n", done.stderr
+
+
+def test_an_old_gpu_is_told_that_there_is_no_code_for_it():
+    done = python(LOADED, AMPC_SIM_ARCHITECTURE=61)
+    assert "cuda:0 is an sm_61, and this build has no GPU code for it; `ampc info` says" in done.stderr, done.stderr
+
+
+def test_a_python_without_lzma_is_told_that_it_unpacks_the_gpu_code():
+    done = python("import sys; sys.modules['lzma'] = None; import ampc; x = ampc.ones(3, device='cuda') + 1")
+    assert "RuntimeError" in done.stderr and "a Python with the module lzma" in done.stderr, done.stderr
+    script = """
+        import ampc, lzma
+        whole, lzma.decompress = lzma.decompress, lambda packed: whole(packed[:-100])
+        try:
+            ampc.ones(3, device="cuda") + 1
+        except RuntimeError as e:
+            print(e)
+        lzma.decompress = whole
+        print((ampc.ones(3, device="cuda") + 1).tolist())
+    """
+    said = python(script).stdout.splitlines()
+    assert "unpacking the GPU code: " in said[0] and said[1] == "[2.0, 2.0, 2.0]"
+
+
+def test_threads_that_need_the_same_code_first():
+    script = """
+        import ampc, threading
+        x, results = ampc.ones(3, device="cuda"), [0] * 8
+        def use(i):
+            results[i] = (x.cumsum(0) + x.sort().values).tolist()
+        threads = [threading.Thread(target=use, args=[i]) for i in range(8)]
+        for t in threads: t.start()
+        for t in threads: t.join()
+        assert results == [[2, 3, 4]] * 8
+    """
+    done = python(script)
+    assert done.returncode == 0, done.stderr
