@@ -542,23 +542,33 @@ def test_a_stream_whose_capture_never_ended_runs_again(give_up):
     assert y.tolist() == [2.0, 2.0]
 
 
-def test_a_capture_that_is_deleted_by_another_thread_ends_where_it_was_begun():
+@pytest.mark.parametrize("first", ["question", "memory", "list"])
+def test_a_capture_that_is_deleted_by_another_thread_ends_where_it_was_begun(first):
+    """Whatever the thread asks for first, also within the locks that what the capture kept is given back under."""
     s, made, dropped, seen = ampc.cuda.Stream(), threading.Event(), threading.Event(), []
+    p = ampc.ones(3, requires_grad=True)
+    p.grad = ampc.ones(3)
+    optimizer = ampc.optim.SGD([p], lr=1.0)
+    optimizer.step()
 
     def work():
         held.append(begun(s))
-        made.set()
-        dropped.wait(60)
         with ampc.cuda.stream(s):
-            seen.append(ampc.cuda.is_current_stream_capturing())
+            optimizer.step()  # the capture keeps a table
+            made.set()
+            dropped.wait(60)
+            if first == "question":
+                seen.append(ampc.cuda.is_current_stream_capturing())
+            elif first == "list":
+                optimizer.step()
             seen.append((ampc.ones(2) + 2).tolist())
 
     held: list = []
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     assert made.wait(60)
     held.clear()
     gc.collect()
     dropped.set()
-    thread.join()
-    assert seen == [False, [3.0, 3.0]]
+    thread.join(60)
+    assert not thread.is_alive() and seen == [False] * (first == "question") + [[3.0, 3.0]]

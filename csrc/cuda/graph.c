@@ -274,8 +274,9 @@ static int finish(ac_gpu_graph *g) {
         failed = ac_fail(AC_CAPTURE, "the capture met something that cannot be captured, so there is no CUDA graph");
     } else if (!failed) failed = take_captured(g, captured);
     if (failed) g->refused = true;
-    CUstream sent = sending[ac_gpu_index(g->device)];
-    if (!failed && sent) failed = ac_cu_check(ac_cu.cuStreamSynchronize(sent), "waiting for the graph's tables");
+    CUstream sent = sending[ac_gpu_index(g->device)]; /* tables, which others use even where there is no graph */
+    CUresult waited = sent ? ac_cu.cuStreamSynchronize(sent) : AC_CU_SUCCESS;
+    if (!failed) failed = ac_cu_check(waited, "waiting for the graph's tables");
     ac_gpu_leave(&scope);
     return failed;
 }

@@ -345,6 +345,7 @@ static ac_gpu_block *take_block(ac_device d, int64_t requested) {
 
 ac_gpu_block *ac_gpu_alloc(ac_device d, int64_t bytes) {
     ac_gpu_scope scope;
+    ac_gpu_end_given_up(); /* frees memory: not under the lock */
     if (ac_gpu_enter(d, &scope) < 0) return NULL;
     (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     ac_gpu_block *b = take_block(d, bytes);

@@ -117,6 +117,7 @@ int ac_gpu_list_send(ac_gpu_sent_list *l) {
         l->items[i].first_piece = l->pieces;
         l->pieces += (l->items[i].numel + AC_GPU_PIECE - 1) / AC_GPU_PIECE;
     }
+    ac_gpu_end_given_up(); /* lets go of tables: not under the lock */
     (void)pthread_mutex_lock(&ac_gpu_locks.lists);
     l->table = table_for(l);
     (void)pthread_mutex_unlock(&ac_gpu_locks.lists);
