@@ -287,3 +287,42 @@ def test_a_graphed_callable_takes_and_gives_what_is_nested():
     assert found["sum"].tolist() == (leaf + x * 3).tolist() and found["more"][0].tolist() == [10.0] * 4 and leaf.grad.tolist() == [[1.0] * 6] * 4
     with pytest.raises(TypeError, match="takes the 3 arguments that it was captured with, nested as they were"):
         f({"y": leaf}, [x, other])
+
+
+two_gpus = pytest.mark.skipif(not ON_GPU or ampc.cuda.device_count() < 2, reason="needs two GPUs")
+
+
+@two_gpus
+@pytest.mark.filterwarnings("ignore::ampc.doctor.PerformanceNote")
+def test_a_model_on_another_gpu_than_the_current_one_is_captured_there():
+    def train(graphed):
+        model = make_model().to("cuda:1")
+        optimizer, scaler = ampc.optim.AdamW(model.parameters(), lr=0.01), ampc.amp.GradScaler("cuda:1")
+        step = ampc.cuda.graph_step(model, F.cross_entropy, optimizer, scaler, max_norm=0.5)
+        ampc.manual_seed(9)
+        batches = [(x.to("cuda:1"), y.to("cuda:1")) for x, y in make_batches(8)]
+        return [(step(x, y) if graphed else eager_step(model, optimizer, scaler, x, y, 0.5)).item() for x, y in batches]
+
+    losses = train(True)
+    assert losses == train(False) and len(set(losses)) == 8
+    f = ampc.cuda.make_graphed_callables(lambda x: x * 2, (ampc.ones(3, device="cuda:1"),))
+    assert f(ampc.full((3,), 4.0, device="cuda:1")).tolist() == [8.0] * 3
+
+
+@two_gpus
+@pytest.mark.parametrize("draw", [lambda x: ampc.rand(3, device="cuda:1"), lambda x: F.dropout(x), lambda x: F.scaled_dot_product_attention(
+    x.half(), x.half(), x.half(), dropout_p=0.5)], ids=["rand", "dropout", "attention"])
+def test_random_numbers_of_a_gpu_that_is_not_captured_are_refused(draw):
+    """A replay decides them on the GPU of the graph, whose memory another one's kernels do not reach."""
+    x = ampc.ones(1, 8, 8, device="cuda:1")
+    with pytest.raises(RuntimeError, match=r"cuda:1 are drawn while a CUDA graph of cuda:0 is captured"), ampc.cuda.graph(ampc.cuda.CUDAGraph()):
+        draw(x)
+
+
+@two_gpus
+def test_a_step_on_a_gpu_that_is_not_captured_is_made_at_once():
+    p = ampc.ones(3, device="cuda:1", requires_grad=True)
+    p.grad = ampc.ones(3, device="cuda:1")
+    optimizer = ampc.optim.SGD([p], lr=0.5)
+    _, _ = captured(optimizer.step)
+    assert p.tolist() == [0.5] * 3

@@ -5,6 +5,7 @@ import faulthandler
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -90,6 +91,19 @@ def test_an_event_is_of_one_device(driver):
         assert driver.cuCtxPopCurrent_v2(ctypes.byref(other)) == 0
     assert driver.cuMemsetD8Async(0, 0, ctypes.c_size_t(0), stream) != 0
     assert driver.cuEventDestroy_v2(event) == 0 and driver.cuStreamDestroy_v2(stream) == 0
+
+
+@pytest.mark.skipif(not SIMULATED or ampc.cuda.device_count() < 2, reason="needs two GPUs")
+def test_work_of_a_gpu_reaches_its_own_memory_alone(driver):
+    """Copies between GPUs reach both."""
+    x = [ampc.ones(2, device=f"cuda:{i}") for i in range(2)]
+
+    def clear(i):
+        here = ctypes.c_ulonglong(x[i].data_ptr())
+        return driver.cuMemsetD8Async(here, 0, ctypes.c_size_t(8), None) or driver.cuStreamSynchronize(None)
+
+    assert in_a_forked_child(lambda: clear(0)) == 0 and in_a_forked_child(lambda: clear(1)) == -signal.SIGSEGV
+    assert x[0].to("cuda:1").tolist() == [1.0, 1.0]
 
 
 def test_shared_memory_has_a_bound(driver):

@@ -13,6 +13,7 @@ from ..amp import GradScaler, autocast
 from ..autograd import Function, grad
 from ..nn import Module
 from ..optim import Optimizer
+from . import device
 from .graphs import CUDAGraph, graph, graph_pool_handle
 
 
@@ -202,10 +203,11 @@ class graph_step:
         return sum(losses[1:], losses[0])
 
     def _capture(self, batch: List[Tensor], n_inputs: int) -> _Captured:
-        captured = CUDAGraph()
         self.optimizer.zero_grad(set_to_none=True)
-        with self._nothing_left_behind(), graph(captured, pool=self._pool):
-            loss = self._run(batch, n_inputs)
+        with device(self._device), self._nothing_left_behind():
+            captured = CUDAGraph()
+            with graph(captured, pool=self._pool):
+                loss = self._run(batch, n_inputs)
         params = [p for group in self.optimizer.param_groups for p in group["params"]]
         return _Captured(captured, batch, loss, [(p, p.grad) for p in params if p.grad is not None], self._states())
 
@@ -249,7 +251,8 @@ def make_graphed_callables(callables: Any, sample_args: Any, num_warmup_iters: i
     for part in parts:
         if isinstance(part, Module) and (part._forward_hooks or part._forward_pre_hooks or part._backward_hooks):
             raise RuntimeError("make_graphed_callables: a Module must not have hooks when it is captured; register them afterwards")
-    if any(not isinstance(a, Tensor) or not a.is_cuda for args in arguments for a in _flat(args)[0]):
+    samples = [a for args in arguments for a in _flat(args)[0]]
+    if any(not isinstance(a, Tensor) or not a.is_cuda for a in samples):
         raise RuntimeError("make_graphed_callables: sample_args must be tuples of Tensors on a GPU, or of lists and dicts of them, one for each "
                            "callable")
     memory = graph_pool_handle() if pool is None else pool
@@ -257,9 +260,10 @@ def make_graphed_callables(callables: Any, sample_args: Any, num_warmup_iters: i
         for _ in range(num_warmup_iters):
             _warm_up(part, args, allow_unused_input)
     gc.collect()
-    captured = [_capture_forward(part, args, memory) for part, args in zip(parts, arguments)]
-    for i in reversed(range(len(captured))):  # gradients are computed in this order
-        captured[i] = _capture_backward(captured[i], allow_unused_input, memory)
+    with device(samples[0].device if samples else None):
+        captured = [_capture_forward(part, args, memory) for part, args in zip(parts, arguments)]
+        for i in reversed(range(len(captured))):  # gradients are computed in this order
+            captured[i] = _capture_backward(captured[i], allow_unused_input, memory)
     made = tuple(_replace(part, _as_function(found)) for part, found in zip(parts, captured))
     return made[0] if alone else made
 

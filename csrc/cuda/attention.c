@@ -74,7 +74,7 @@ static int describe(ac_tensor *const *in, const ac_attrs_flash_attention *a, con
                                .dropped = a->drop.p};
     if (mask) args->mask_items = items_of(mask);
     if (mask) args->mask_row = mask->strides[last - 1], args->mask_column = mask->strides[last];
-    return ac_gpu_random_of((uint64_t)a->drop.seed, (uint64_t)a->drop.offset, &args->random);
+    return ac_gpu_random_of(ac_device_of(q), (uint64_t)a->drop.seed, (uint64_t)a->drop.offset, &args->random);
 }
 
 static int check(ac_tensor *const *in) {

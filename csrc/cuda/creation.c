@@ -32,7 +32,8 @@ int ac_cuda_arange(const ac_run *r) {
 static int run_draws(const ac_run *r, ac_gpu_kernel *k, ac_gpu_fill *f) {
     ac_generator *g = ac_default_generator();
     AC_TRY(ac_gpu_refuse_fixed_draws(g->offset));
-    AC_TRY(ac_gpu_random_of(g->seed, ac_generator_take(g, 4 * r->out[0]->numel), &f->random));
+    uint64_t offset = ac_generator_take(g, 4 * r->out[0]->numel);
+    AC_TRY(ac_gpu_random_of(ac_run_device(r), g->seed, offset, &f->random));
     return run_fill(r, k, f);
 }
 

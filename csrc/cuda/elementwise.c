@@ -206,6 +206,6 @@ int ac_cuda_dropout_mask(const ac_run *r) {
     ac_iter_init(&it, &shape, operands, 2);
     take_iter(&p, &it, operands, 2, opmath);
     p.p = a->p;
-    AC_TRY(ac_gpu_random_of((uint64_t)a->seed, (uint64_t)a->offset, &p.random));
+    AC_TRY(ac_gpu_random_of(ac_run_device(r), (uint64_t)a->seed, (uint64_t)a->offset, &p.random));
     return launch_walk(ac_run_device(r), &kernels[opmath], &p);
 }

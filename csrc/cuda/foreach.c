@@ -161,7 +161,7 @@ static int fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
     if (u->count) it->step = ac_data(u->count);
     if (u->product) it->product = ac_data(u->product);
     it->rounding = (int8_t)u->rounding;
-    AC_TRY(ac_gpu_random_of(u->seed, u->offset, &it->random));
+    AC_TRY(ac_gpu_random_of(ac_device_of(u->param), u->seed, u->offset, &it->random));
     if (dense[EXTRA]) it->extra = ac_data(dense[EXTRA]);
     for (int k = 0; k < AC_MAX_STATE; k++) {
         if (!dense[STATE + k]) continue;
@@ -186,7 +186,7 @@ static int launch_step(ac_update_rule rule, const ac_gpu_sent_list *l, const ac_
     ac_gpu_list a = ac_gpu_list_arguments(l);
     bool counted = false;
     a.by = by, a.gate = s->found_inf, a.options = s->options;
-    AC_TRY(ac_gpu_capture_options(&s->options, &a.options_at));
+    AC_TRY(ac_gpu_capture_options(l->device, &s->options, &a.options_at));
     for (int i = 0; i < l->n; i++) counted = counted || l->items[i].step;
     if (counted) AC_TRY(ac_gpu_launch(l->device, &advance, ac_gpu_blocks(l->device, l->n, 1), 0, &a));
     if (l->pieces == 0) return 0;

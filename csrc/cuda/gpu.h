@@ -173,13 +173,14 @@ CUstreamCaptureMode ac_gpu_relax(void);
 void ac_gpu_relax_end(CUstreamCaptureMode before);
 /* The graph that is captured calls release(owner) when it ends. */
 int ac_gpu_capture_keep(void (*release)(void *owner), void *owner) AC_CHECKED;
-/* Where a captured optimizer step finds its options, which change between replays; NULL outside a capture. */
-int ac_gpu_capture_options(const ac_optim_options *options, const ac_optim_options **there) AC_CHECKED;
+/* Where a captured optimizer step on `d` finds its options, which change between replays; NULL outside a capture. */
+int ac_gpu_capture_options(ac_device d, const ac_optim_options *options, const ac_optim_options **there) AC_CHECKED;
 /* Bytes of the host, for the current stream's next launches; captured, for all replays of them. Nobody waits. */
 int ac_gpu_send(ac_device d, void *to, const void *from, size_t bytes) AC_CHECKED;
 int ac_gpu_send_on(ac_device d, CUstream s, void *to, const void *from, size_t bytes) AC_CHECKED; /* outside captures */
-/* Seed and offset as kernels take them: an offset that was drawn during a capture counts from each replay's own. */
-int ac_gpu_random_of(uint64_t seed, uint64_t offset, ac_gpu_random *r) AC_CHECKED;
+/* Seed and offset as kernels of `d` take them: an offset that was drawn during a capture counts from each replay's own,
+ * on the GPU that was captured; an error on others. */
+int ac_gpu_random_of(ac_device d, uint64_t seed, uint64_t offset, ac_gpu_random *r) AC_CHECKED;
 /* An error where what is drawn from that offset on is captured and would be drawn again at each replay. */
 int ac_gpu_refuse_fixed_draws(uint64_t offset) AC_CHECKED;
 

@@ -64,6 +64,9 @@ bool ac_gpu_is_capturing(void) {
 }
 bool ac_gpu_any_capture(void) { return captures > 0; }
 
+/* What this thread captures of a device's work, or NULL. */
+static ac_gpu_graph *captured_on(ac_device d) { return capturing && capturing->device == d ? capturing : NULL; }
+
 int ac_gpu_refuse_capture(const char *what) {
     if (!ac_gpu_is_capturing()) return 0;
     capturing->refused = true;
@@ -101,8 +104,8 @@ static bool is_made_here(const ac_gpu_graph *g, const ac_storage *s) {
 /* Memory that the capture itself made is written anew by each replay before it is read. Gradients are of that kind, but
  * a factor may wait for them. */
 static void note_write(ac_storage *s) {
-    ac_gpu_graph *g = capturing;
-    if (!g || s->device != g->device || (!s->deferred && is_made_here(g, s))) return;
+    ac_gpu_graph *g = captured_on(s->device);
+    if (!g || (!s->deferred && is_made_here(g, s))) return;
     for (written *w = g->written; w; w = w->next)
         if (w->storage == s) return;
     written *w = ac_calloc(sizeof *w);
@@ -115,14 +118,14 @@ static void note_write(ac_storage *s) {
     g->written = w;
 }
 
-int ac_gpu_capture_options(const ac_optim_options *options, const ac_optim_options **there) {
-    ac_gpu_graph *g = capturing;
+int ac_gpu_capture_options(ac_device d, const ac_optim_options *options, const ac_optim_options **there) {
+    ac_gpu_graph *g = captured_on(d);
     *there = NULL;
     if (!g) return 0;
     step *s = ac_calloc(sizeof *s);
     if (!s) return -1;
-    *s = (step){.options = *options, .there = ac_gpu_alloc_lasting(g->device, sizeof *options)};
-    if (!s->there || ac_gpu_send(g->device, ac_gpu_address(s->there), options, sizeof *options) < 0) {
+    *s = (step){.options = *options, .there = ac_gpu_alloc_lasting(d, sizeof *options)};
+    if (!s->there || ac_gpu_send(d, ac_gpu_address(s->there), options, sizeof *options) < 0) {
         ac_gpu_free(s->there);
         ac_free(s, sizeof *s);
         return -1;
@@ -146,17 +149,24 @@ int ac_gpu_graph_set_options(ac_gpu_graph *g, int i, const ac_optim_options *opt
 
 /* -- random numbers --------------------------------------------------------------------------------- */
 
-int ac_gpu_random_of(uint64_t seed, uint64_t offset, ac_gpu_random *r) {
+int ac_gpu_random_of(ac_device d, uint64_t seed, uint64_t offset, ac_gpu_random *r) {
     *r = (ac_gpu_random){.seed = seed, .offset = offset};
     if (!(offset >> 63)) return 0;
+    ac_device there = AC_CPU; /* until the graph is found */
     uint64_t number = (offset & ~((uint64_t)1 << 63)) >> NUMBER_AT;
     (void)pthread_mutex_lock(&ac_gpu_locks.graphs);
     ac_gpu_graph *g = all;
     while (g && g->number != number) g = g->next;
-    if (g) r->from = ac_gpu_address(g->random);
+    if (g) r->from = ac_gpu_address(g->random), there = g->device;
     (void)pthread_mutex_unlock(&ac_gpu_locks.graphs);
     r->offset = offset & (((uint64_t)1 << NUMBER_AT) - 1), r->seed = 0;
-    return g ? 0 : ac_fail(AC_RUNTIME, "the CUDA graph that drew these random numbers does not exist any more");
+    if (there == d) return 0;
+    if (there == AC_CPU)
+        return ac_fail(AC_RUNTIME, "the CUDA graph that drew these random numbers does not exist any more");
+    return ac_fail(AC_RUNTIME,
+                   "random numbers of cuda:%d are drawn while a CUDA graph of cuda:%d is captured, whose replays could "
+                   "not tell them to another GPU: draw them before the capture, or on cuda:%d",
+                   ac_gpu_index(d), ac_gpu_index(there), ac_gpu_index(there));
 }
 
 int ac_gpu_refuse_fixed_draws(uint64_t offset) {
@@ -336,7 +346,7 @@ void ac_gpu_end_given_up(void) {
 int ac_gpu_send(ac_device d, void *to, const void *from, size_t bytes) {
     CUstream own = ac_gpu_stream(d), *stream = &sending[ac_gpu_index(d)];
     ac_gpu_scope scope;
-    if (!capturing) return ac_gpu_send_on(d, own, to, from, bytes);
+    if (!captured_on(d)) return ac_gpu_send_on(d, own, to, from, bytes);
     ac_storage *staged = ac_gpu_pinned((int64_t)bytes);
     if (!staged) return -1;
     memcpy(staged->data, from, bytes);

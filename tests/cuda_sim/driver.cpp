@@ -97,6 +97,7 @@ struct Device {
     int index;
     char *base = nullptr;
     size_t room = (size_t)16 << 30, used = 0, limit;
+    long long open = 0;                        /* how many want its memory open */
     std::map<size_t, size_t> live;             /* offset -> bytes */
     std::multimap<size_t, size_t> free_blocks; /* bytes -> offset */
     Stream legacy;
@@ -143,7 +144,7 @@ struct State {
     std::string wrong;                /* what a kernel did; every later call fails */
     double clock = 0;
     long long fail_alloc = 0, fail_launch = 0, no_memory_to_load = 0, no_memory_to_launch = 0, syncs = 0, launches = 0,
-              copies = 0, replays = 0, open = 0;
+              copies = 0, replays = 0;
     Function *running = nullptr;
 } sim;
 
@@ -204,12 +205,11 @@ int refuse_use(Stream *s) {
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 /* Whole huge pages are opened and closed, because each page takes its time. */
-void open_memory(bool open) {
+void open_memory(Device *d, bool open) {
     if (sim.guard) return; /* always open, block by block */
-    if (open ? sim.open++ > 0 : --sim.open > 0) return;
-    for (auto &d : sim.devices)
-        if (size_t all = (d->used + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE)
-            mprotect(d->base, all, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    if (open ? d->open++ > 0 : --d->open > 0) return;
+    if (size_t all = (d->used + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE)
+        mprotect(d->base, all, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 Device *owner_of(uint64_t address) {
@@ -246,9 +246,9 @@ bool step(Stream *s) {
     Item &item = s->queue.front();
     if (item.wait && !advance(item.wait, item.wait_number)) return false;
     if (item.work && sim.wrong.empty()) {
-        open_memory(true);
+        open_memory(s->device, true);
         const char *wrong = item.work();
-        open_memory(false);
+        open_memory(s->device, false);
         if (wrong == sim_not_yet) return false;
         if (wrong) sim.wrong = wrong;
     }
@@ -264,10 +264,10 @@ bool advance(Stream *s, uint64_t until) {
     if (in_progress.count(s)) return true; /* an event that waits for itself is in order already */
     if (s->done >= until || s->queue.empty()) return true;
     in_progress.insert(s);
-    open_memory(true); /* once for all: opening and closing take longer than a small kernel */
+    open_memory(s->device, true); /* once for all: opening and closing take longer than a small kernel */
     bool can = true;
     while (can && s->done < until && !s->queue.empty()) can = step(s);
-    open_memory(false);
+    open_memory(s->device, false);
     in_progress.erase(s);
     return can;
 }
@@ -563,11 +563,11 @@ API cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
         at = d->used, d->used += whole;
     }
     if (sim.guard) mprotect(d->base + at, pages(bytes), PROT_READ | PROT_WRITE);
-    open_memory(true);
+    open_memory(d, true);
     memset(d->base + at, 0xFF,
            pages(bytes) < MOST_GARBAGE ? pages(bytes)
                                        : (size_t)MOST_GARBAGE); /* nan, -1: what was not written is seen */
-    open_memory(false);
+    open_memory(d, false);
     at += begin_of(bytes);
     d->live[at] = bytes;
     *p = (unsigned long long)(d->base + at);
@@ -681,7 +681,19 @@ API cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t 
     return SUCCESS;
 }
 API cuMemcpyPeerAsync(unsigned long long to, void *, unsigned long long from, void *, size_t bytes, void *stream) {
-    return cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s || !is_live(to, bytes) || !is_live(from, bytes)) return INVALID;
+    USABLE(s);
+    sim.copies++;
+    Device *there = owner_of(to), *here = owner_of(from);
+    enqueue(s, {[=]() -> const char * {
+                for (Device *d : {there, here}) open_memory(d, true);
+                memmove((void *)to, (void *)from, bytes);
+                for (Device *d : {there, here}) open_memory(d, false);
+                return nullptr;
+            }});
+    return SUCCESS;
 }
 API cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void *stream) {
     ENTER;
