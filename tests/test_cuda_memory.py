@@ -412,6 +412,49 @@ def test_the_cache_makes_room_for_the_drivers_own_memory(what):
 
 
 @simulated
+def test_the_cache_makes_room_for_a_graph():
+    x, g = ampc.ones(3), ampc.cuda.CUDAGraph(keep_graph=True)
+    with ampc.cuda.graph(g):
+        y = x + 1
+    ampc.ones(1 << 20)
+    kept = ampc.cuda.memory_reserved()
+    simulator("no_memory_to_instantiate", 1)
+    g.replay()
+    assert y.tolist() == [2.0] * 3 and ampc.cuda.memory_reserved() < kept
+
+
+@simulated
+def test_without_caching_memory_is_given_back_by_a_thread_that_has_no_context():
+    script = """
+        import ctypes, os, threading, ampc
+        simulator = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcuda.so.1")).ampc_simulator
+        held = [ampc.ones(3, device="cuda")]
+        before = simulator(b"blocks", ctypes.c_longlong(0))
+        thread = threading.Thread(target=held.clear)
+        thread.start(), thread.join()
+        assert simulator(b"blocks", ctypes.c_longlong(0)) == before - 1
+    """
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=100,
+                         env={**os.environ, "AMPC_CUDA_CACHING": "0"})
+    assert run.returncode == 0, run.stderr
+
+
+@simulated
+def test_a_pass_over_gradients_that_fails_keeps_no_memory():
+    p = ampc.ones(4, requires_grad=True)
+    scaler = ampc.amp.GradScaler("cuda")
+    scaler.scale(p.half().sum()).backward()
+    scaler.unscale_(ampc.optim.SGD([p], lr=0.1))
+    bits = p.grad.view(ampc.float16)  # a factor that waits is multiplied in first
+    for _ in range(2):  # the first leaves a table
+        blocks = ampc.cuda.memory_stats()["allocation.all.current"]
+        simulator("fail_launch", 1)
+        with pytest.raises(RuntimeError, match="ac_list_scale"):
+            ampc._C._cuda_grad_stats([bits])
+    assert ampc.cuda.memory_stats()["allocation.all.current"] == blocks
+
+
+@simulated
 def test_failing_launches_and_lost_devices():
     x = ampc.ones(3)
     ampc.cuda.synchronize()

@@ -548,16 +548,17 @@ def test_a_refused_convolution_has_the_same_numbers(refused, dtype):
         assert (a - e).abs().max().item() <= 4 * ampc.finfo(dtype).eps * e.abs().max().item()
 
 
-def test_a_cudnn_that_does_not_start_is_asked_once():
-    """As one for a newer driver does not."""
-    done = python("""
+@pytest.mark.parametrize(("refused", "starts", "convolutions"), [(8, 2, 0), (16, 2, 3)], ids=["ever", "for lack of memory"])
+def test_a_cudnn_that_does_not_start_is_asked_again_once_the_cache_has_made_room(refused, starts, convolutions):
+    """One for a newer driver never starts."""
+    done = python(f"""
         import ctypes, os, ampc
         cudnn = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcudnn.so.9"))
-        cudnn.ampc_simulate_cudnn(8)
+        cudnn.ampc_simulate_cudnn({refused})
         x, w = ampc.ones(1, 2, 4, 4, device="cuda"), ampc.ones(3, 2, 3, 3, device="cuda")
         print([ampc.nn.functional.conv2d(x, w).sum().item() for _ in range(3)], cudnn.ampc_simulated_starts(), cudnn.ampc_simulated_convolutions())
     """)
-    assert done.stdout == "[216.0, 216.0, 216.0] 1 0\n", done.stderr
+    assert done.stdout == f"[216.0, 216.0, 216.0] {starts} {convolutions}\n", done.stderr
 
 
 @pytest.mark.parametrize("dtype", [ampc.float16, ampc.float32], ids=str)

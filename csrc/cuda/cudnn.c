@@ -156,15 +156,19 @@ static bool queue(const plan *p, cudnnHandle_t handle, const addresses *at, void
                                                     p->bias, at->bias, p->activation, p->positions, at->y));
 }
 
+static bool start(ac_device d, cudnnHandle_t *handle) {
+    CUstreamCaptureMode before = ac_gpu_relax();
+    bool good = OK(cudnnCreate(handle)) || (ac_gpu_make_room(d) && OK(cudnnCreate(handle)));
+    ac_gpu_relax_end(before);
+    return good;
+}
+
 /* One call at a time talks to the library: a handle has one stream. 1 done, 0 not taken, -1 failed. */
 static int run_locked(ac_device d, const convolution_key *key, const addresses *at) {
     cudnnHandle_t *handle = &dnn.handles[ac_gpu_index(d)];
     bool *fails = &dnn.fails[ac_gpu_index(d)];
-    CUstreamCaptureMode before = ac_gpu_relax();
-    if (!*handle && !*fails) *fails = !OK(cudnnCreate(handle));
-    ac_gpu_relax_end(before);
-    if (*fails) return 0;
-    if (!OK(cudnnSetStream(*handle, ac_gpu_stream(d)))) return 0;
+    if (!*handle && !*fails) *fails = !start(d, handle);
+    if (*fails || !OK(cudnnSetStream(*handle, ac_gpu_stream(d)))) return 0;
     plan *p = plan_for(key, *handle);
     if (!p->works) return 0;
     ac_gpu_block *room = p->workspace ? ac_gpu_alloc(d, (int64_t)p->workspace) : NULL;

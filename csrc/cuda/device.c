@@ -239,12 +239,17 @@ int ac_gpu_event_wait(ac_device d, CUevent e) {
     WITHIN(d, "waiting for an event", ac_cu.cuEventSynchronize(e));
     return ac_gpu_check_trouble();
 }
+/* Another thread's capture stands it. */
+static CUresult query_relaxed(CUevent e) {
+    CUstreamCaptureMode before = ac_gpu_relax();
+    CUresult result = ac_cu.cuEventQuery(e);
+    ac_gpu_relax_end(before);
+    return result;
+}
 int ac_gpu_event_done(ac_device d, CUevent e, bool *done) {
     CUresult result = AC_CU_SUCCESS;
     AC_TRY(ac_gpu_refuse_capture("asking whether an event is done"));
-    CUstreamCaptureMode before = ac_gpu_relax(); /* another thread's capture stands it */
-    WITHIN(d, "asking an event", (result = ac_cu.cuEventQuery(e)) == AC_CU_NOT_READY ? AC_CU_SUCCESS : result);
-    ac_gpu_relax_end(before);
+    WITHIN(d, "asking an event", (result = query_relaxed(e)) == AC_CU_NOT_READY ? AC_CU_SUCCESS : result);
     *done = result == AC_CU_SUCCESS;
     return 0;
 }

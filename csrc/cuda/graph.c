@@ -244,8 +244,10 @@ int ac_gpu_capture_begin(ac_gpu_graph *g, uint64_t pool, CUstreamCaptureMode mod
 
 static int instantiate(ac_gpu_graph *g, CUgraph captured) {
     CUgraphExec exec = NULL;
-    AC_TRY(
-        ac_cu_check(ac_cu.cuGraphInstantiateWithFlags(&exec, captured, 0), "making a CUDA graph of what was captured"));
+    CUresult result = ac_cu.cuGraphInstantiateWithFlags(&exec, captured, 0);
+    if (result == AC_CU_OUT_OF_MEMORY && ac_gpu_make_room(g->device))
+        result = ac_cu.cuGraphInstantiateWithFlags(&exec, captured, 0);
+    AC_TRY(ac_cu_check(result, "making a CUDA graph of what was captured"));
     if (g->exec) (void)ac_cu.cuGraphExecDestroy(g->exec); /* after the replays that are queued */
     g->exec = exec;
     return 0;

@@ -58,7 +58,7 @@ static _Thread_local uint64_t current_pool[AC_MAX_GPUS];
 
 /* Off, each block is a piece of its own, of the bytes asked for: what a sanitizer wants. */
 static bool is_caching(void) {
-    static int caching = -1; /* asked for under the lock of the memory */
+    static int caching = -1; /* asked for under the lock of the memory, before there is a block */
     const char *set = caching < 0 ? getenv("AMPC_CUDA_CACHING") : NULL;
     if (caching < 0) caching = !set || strcmp(set, "0") != 0;
     return caching;
@@ -368,9 +368,9 @@ void *ac_gpu_address(const ac_gpu_block *b) { return (void *)(uintptr_t)b->addre
 
 void ac_gpu_free(ac_gpu_block *b) {
     ac_gpu_scope scope;
-    if (!b || !ac_gpu_usable()) return; /* a forked child owns nothing */
-    bool shared = b->users != NULL;     /* with other streams; else the driver is not asked */
-    if (shared && ac_gpu_enter(b->home->device, &scope) < 0) return;
+    if (!b || !ac_gpu_usable()) return;    /* a forked child owns nothing */
+    bool asks = b->users || !is_caching(); /* the driver, about other streams or to give memory back */
+    if (asks && ac_gpu_enter(b->home->device, &scope) < 0) return;
     (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     ac_gpu_memory_stats *s = stats_of(b->home->device);
     s->allocated -= b->bytes, s->requested -= b->requested, s->blocks--;
@@ -378,7 +378,7 @@ void ac_gpu_free(ac_gpu_block *b) {
     else if (ac_gpu_any_capture() || mark_users(b)) b->larger = memory.waiting, memory.waiting = b;
     /* else: it cannot be known when it is unused, so it is never used again */
     (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
-    if (shared) ac_gpu_leave(&scope);
+    if (asks) ac_gpu_leave(&scope);
 }
 
 int ac_gpu_record_stream(ac_gpu_block *b, ac_device d, CUstream stream) {

@@ -393,12 +393,13 @@ static int found_new(found_there *f, ac_device d, int n, bool scaled) {
 
 static int find_stats(ac_tensor *const *all, int n, const float *scale, found_there *f) {
     double *factors = ac_alloc((size_t)n * sizeof *factors);
-    int failed = factors ? found_new(f, ac_device_of(all[0]), n, scale != NULL) : -1;
     if (!factors) return -1;
+    int failed = 0;
     for (int i = 0; i < n && !failed; i++) {
         failed = ac_settle_unless_own(all[i]);
         factors[i] = ac_waiting_factor(all[i]->storage);
     }
+    if (!failed) failed = found_new(f, ac_device_of(all[0]), n, scale != NULL);
     if (!failed) {
         ac_gpu_stats_also also = {.found_inf = ac_data(f->found_inf)};
         if (scale) also.inverse = ac_data(f->inverse), also.used = ac_data(f->used);

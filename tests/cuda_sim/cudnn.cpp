@@ -39,7 +39,7 @@ static long taken; /* calls, for tests */
 API long ampc_simulated_convolutions(void) { return taken; }
 
 /* Convolutions that it does not take: it says so when it is asked for the workspace, or at the call. */
-enum Refusal { AT_THE_QUESTION = 1, AT_THE_CALL = 2, WITH_BIAS = 4, AT_THE_START = 8 };
+enum Refusal { AT_THE_QUESTION = 1, AT_THE_CALL = 2, WITH_BIAS = 4, AT_THE_START = 8, AT_THE_FIRST_START = 16 };
 enum { VECTOR = 16 };
 static int refused;
 API void ampc_simulate_cudnn(int refuse) { refused = refuse; }
@@ -51,8 +51,9 @@ API size_t cudnnGetVersion(void) { return 91000; }
 static int starts;
 API int ampc_simulated_starts(void) { return starts; }
 API int cudnnCreate(Handle **h) {
+    bool fails = refused & AT_THE_START || (refused & AT_THE_FIRST_START && starts == 0);
     starts++;
-    return refused & AT_THE_START ? NOT_SUPPORTED : (*h = new Handle{MARK, nullptr}, SUCCESS);
+    return fails ? NOT_SUPPORTED : (*h = new Handle{MARK, nullptr}, SUCCESS);
 }
 API int cudnnSetStream(Handle *h, void *s) { return h->mark == MARK ? (h->stream = s, SUCCESS) : BAD_PARAM; }
 API int cudnnCreateTensorDescriptor(Tensor **t) { return *t = new Tensor(), SUCCESS; }

@@ -143,8 +143,8 @@ struct State {
     int loaded = 0;                   /* the architecture of the last image, less than 0 of PTX */
     std::string wrong;                /* what a kernel did; every later call fails */
     double clock = 0;
-    long long fail_alloc = 0, fail_launch = 0, no_memory_to_load = 0, no_memory_to_launch = 0, syncs = 0, launches = 0,
-              copies = 0, replays = 0;
+    long long fail_alloc = 0, fail_launch = 0, no_memory_to_load = 0, no_memory_to_launch = 0,
+              no_memory_to_instantiate = 0, syncs = 0, launches = 0, copies = 0, replays = 0;
     Function *running = nullptr;
 } sim;
 
@@ -576,6 +576,7 @@ API cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
 API cuMemFree_v2(unsigned long long p) {
     ENTER;
     Device *d = owner_of(p);
+    if (!here()) return BAD_CONTEXT;
     if (!d) return INVALID;
     SAFE_IN_CAPTURE;
     drain(d); /* as the real one: freeing waits for the device */
@@ -878,6 +879,7 @@ API cuThreadExchangeStreamCaptureMode(int *mode) {
 API cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
     ENTER;
     if (!sim.graphs.count((Graph *)graph)) return INVALID;
+    if (sim.no_memory_to_instantiate && --sim.no_memory_to_instantiate == 0) return OUT_OF_MEMORY;
     Graph *g = new Graph(*(Graph *)graph);
     sim.executables.insert(g);
     return *exec = g, SUCCESS;
@@ -934,6 +936,7 @@ extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const
     if (w == "refuse_machine_code") return sim.refuse_machine_code = value != 0, 0;
     if (w == "loaded") return sim.loaded;
     if (w == "no_memory_to_launch") return sim.no_memory_to_launch = value, 0;
+    if (w == "no_memory_to_instantiate") return sim.no_memory_to_instantiate = value, 0;
     if (w == "count_traffic") return sim_counts = value != 0, 0;
     if (w == "lose_device") return sim.lost = value != 0, 0;
     if (w == "reads_pageable") return sim.reads_pageable = value != 0, 0;
