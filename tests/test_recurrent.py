@@ -63,6 +63,19 @@ def test_one_sequence_needs_no_batch(torch, what):
         assert got.shape == tuple(want.shape) and np.allclose(got.numpy(force=True), want.detach().numpy(), rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
+def test_parameters_of_any_layout(cls):
+    m, x = cls(6, 16), ampc.randn(STEPS, 2, 6)
+    expected = m(x)[0].detach().clone()
+    for name, p in list(m.named_parameters()):
+        apart = ampc.stack([p.detach()] * 2, p.ndim)[..., 0]
+        assert not apart.is_contiguous()
+        setattr(m, name, nn.Parameter(apart))
+    y = m(x)[0]
+    y.sum().backward()
+    assert y.equal(expected) and all(p.grad is not None for p in m.parameters())
+
+
 @pytest.mark.parametrize("what", ["RNN(3, 4)", "LSTM(3, 4, 2)", "GRU(3, 4, bidirectional=True)"])
 def test_gradients_of_gradients(what):
     m = eval("nn." + what).double()

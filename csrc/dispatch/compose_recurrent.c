@@ -159,7 +159,8 @@ COMPOSE(rnn_layer) {
     T x = sums_of_input(s, in[0], in[2], b_ih ? b_ih : ABSENT);
     if (!x) return NULL;
     T sizes = on_cpu(s, in[6]);
-    T parts[5] = {x, UN(contiguous, state), UN(contiguous, w), b_hh ? b_hh : ABSENT, sizes ? sizes : ABSENT};
+    T parts[5] = {x, UN(contiguous, state), UN(contiguous, w), b_hh ? UN(contiguous, b_hh) : ABSENT,
+                  sizes ? sizes : ABSENT};
     bool keep = ac_grad_enabled() && (ac_requires_grad(x) || ac_requires_grad(state) || ac_requires_grad(w) ||
                                       (b_hh && ac_requires_grad(b_hh)));
     ac_attrs_recurrence fused = {a->cell, a->reverse, keep};
