@@ -2,9 +2,11 @@
 
 import ctypes
 import os
+import threading
 
 import pytest
-from where import simulated
+from test_cuda_graphs import captured
+from where import simulated, simulator
 
 import ampc
 
@@ -129,3 +131,25 @@ def test_a_graph_is_replayed_after_it_was_destroyed(driver, capture):
     assert driver.cuGraphLaunch(run, streams[1]) == 0 and driver.cuGraphExecDestroy(run) == 0  # before its turn
     assert driver.cuMemcpyDtoHAsync_v2(room, at, ctypes.c_size_t(64), streams[1]) == 0 and bytes(room) == b"\x07" * 64
     assert driver.cuGraphLaunch(run, streams[1]) != 0
+
+
+def test_a_failing_question_during_another_threads_capture_leaves_the_threads_mode(driver):
+    """Asked in the relaxed mode, in which a capture of the thread's own would not see what it does not stand."""
+    event, mode, began, asked = ampc.cuda.Event(), ctypes.c_int(0), threading.Event(), threading.Event()
+    event.record()
+
+    def capture():
+        captured(lambda: (began.set(), asked.wait(60)), capture_error_mode="thread_local")
+
+    thread = threading.Thread(target=capture)
+    thread.start()
+    assert began.wait(60)
+    simulator("lose_device", 1)
+    try:
+        with pytest.raises(RuntimeError, match="asking an event"):
+            event.query()
+    finally:
+        simulator("lose_device", 0)
+        asked.set()
+        thread.join()
+    assert driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == 0 and mode.value == 0

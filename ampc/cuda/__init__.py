@@ -120,9 +120,7 @@ def get_device_capability(device: Where = None) -> Tuple[int, int]:
 
 def get_arch_list() -> List[str]:
     """The architectures that this build has code for, such as 'sm_90'; empty without code, and without a GPU."""
-    from .._process import installation  # here, so that `import ampc` does not load it
-
-    return [f"sm_{n}" for n in installation._built_for() if n.isdigit()] if is_available() else []
+    return [f"sm_{n}" for n in sorted(_C._cuda_architectures())] if is_available() else []
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:

@@ -212,7 +212,8 @@ typedef struct {
     const char *packed, *end;
 } ac_gpu_code;
 
-bool ac_gpu_has_images(void); /* whether this build embeds any */
+bool ac_gpu_has_images(void);           /* whether this build embeds any: */
+const ac_gpu_code *ac_gpu_images(void); /* which end with AC_N_IMAGES */
 /* The newest of `all`, which ends with AC_N_IMAGES, that runs on a GPU; NULL: none does. Machine code runs on later
  * minor versions of its generation, PTX on all that is newer. */
 const ac_gpu_code *ac_gpu_choose(const ac_gpu_code *all, ac_gpu_image image, bool is_ptx, int architecture);

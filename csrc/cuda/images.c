@@ -31,6 +31,7 @@ char *(*ac_gpu_unpack)(const char *packed, size_t n);
 static _Atomic(CUmodule) modules[AC_N_IMAGES][AC_MAX_GPUS];
 
 bool ac_gpu_has_images(void) { return embedded[0].image != AC_N_IMAGES; }
+const ac_gpu_code *ac_gpu_images(void) { return embedded; }
 
 static bool runs_on(const ac_gpu_code *c, int architecture) {
     return c->architecture <= architecture && (c->is_ptx || c->architecture / 10 == architecture / 10);

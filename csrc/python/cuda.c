@@ -44,6 +44,19 @@ FUNCTION(note) {
     return PyUnicode_FromString(text);
 }
 
+/* The architectures that this build has machine code for, 90 of sm_90. */
+FUNCTION(architectures) {
+    (void)module, (void)args;
+    PyObject *all = PyList_New(0);
+    for (const ac_gpu_code *c = ac_gpu_images(); all && c->image != AC_N_IMAGES; c++) {
+        if (c->image != AC_IMAGE_ELEMENTWISE || c->is_ptx) continue;
+        PyObject *one = PyLong_FromLong(c->architecture);
+        if (!one || PyList_Append(all, one) < 0) Py_CLEAR(all);
+        Py_XDECREF(one);
+    }
+    return all;
+}
+
 FUNCTION(set_paths) {
     PyObject *paths;
     ARGS("O&", PyUnicode_FSConverter, &paths);
@@ -513,6 +526,7 @@ SWITCH(use_cudnn, ac_gpu_use_cudnn)
 static PyMethodDef functions[] = {ENTRY(count),
                                   ENTRY(init),
                                   ENTRY(note),
+                                  ENTRY(architectures),
                                   ENTRY(set_paths),
                                   ENTRY(is_simulated),
                                   ENTRY(facts),
