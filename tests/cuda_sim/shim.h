@@ -34,6 +34,7 @@ int sim_lane(void);
 
 /* The entry that the stand-in driver finds by name: it reads the arguments as the real one does. */
 #define AC_KERNEL(name, Args)                                                                                          \
+    static_assert(sizeof(Args) <= AC_GPU_MOST_ARGS, #name " has more arguments than a launch carries");                \
     static void body_##name(const Args &a);                                                                            \
     extern "C" __attribute__((visibility("default"))) void sim_kernel_##name(void **params) {                          \
         body_##name(*(const Args *)params[0]);                                                                         \
