@@ -196,12 +196,12 @@ static int run_phase(ac_device d, ac_gpu_implicit a, const ac_windows *w, const 
 }
 
 static int run_transposed(ac_device d, const ac_gpu_implicit *a, const ac_windows *w, ac_gpu_kernel *kernel) {
-    int64_t at[3];
+    int64_t at[3], phases[3];
     int failed = 0;
-    for (at[0] = 0; at[0] < w->stride[0] && !failed; at[0]++)
-        for (at[1] = 0; at[1] < w->stride[1] && !failed; at[1]++)
-            for (at[2] = 0; at[2] < w->stride[2] && !failed; at[2]++)
-                if (at[0] < w->in[0] && at[1] < w->in[1] && at[2] < w->in[2]) failed = run_phase(d, *a, w, at, kernel);
+    for (int i = 0; i < 3; i++) phases[i] = ac_least(w->stride[i], w->in[i]);
+    for (at[0] = 0; at[0] < phases[0] && !failed; at[0]++)
+        for (at[1] = 0; at[1] < phases[1] && !failed; at[1]++)
+            for (at[2] = 0; at[2] < phases[2] && !failed; at[2]++) failed = run_phase(d, *a, w, at, kernel);
     return failed;
 }
 
