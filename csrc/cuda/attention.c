@@ -17,11 +17,7 @@ bool ac_gpu_attends(const ac_tensor *q, const ac_tensor *v, ac_dtype dtype) {
 static ac_tensor *in_runs(ac_tensor *t) {
     bool runs = ac_gpu_aligned(ac_data(t)) && t->strides[t->ndim - 1] == 1;
     for (int d = 0; d + 1 < t->ndim; d++) runs = runs && (t->strides[d] % RUN == 0 || t->shape[d] == 1);
-    if (runs) return ac_tensor_retain(t);
-    ac_dims shape = ac_shape_of(t);
-    ac_tensor *dense = ac_tensor_new_on(ac_device_of(t), t->dtype, &shape);
-    if (dense && ac_gpu_copy(dense, t) < 0) ac_tensor_clear(&dense);
-    return dense;
+    return runs ? ac_tensor_retain(t) : ac_gpu_copy_as(t, t->dtype);
 }
 
 static ac_space items_of(const ac_tensor *t) { return ac_space_of(t, (1u << (t->ndim - 2)) - 1); }

@@ -37,11 +37,7 @@ static bool fits(const ac_tensor *t) {
 }
 
 static ac_tensor *in_dtype(ac_tensor *t, ac_dtype dtype) { /* new */
-    if (t->dtype == dtype) return ac_tensor_retain(t);
-    ac_dims shape = ac_shape_of(t);
-    ac_tensor *copy = ac_tensor_new_on(ac_device_of(t), dtype, &shape);
-    if (copy && ac_gpu_copy(copy, t) < 0) ac_tensor_clear(&copy);
-    return copy;
+    return t->dtype == dtype ? ac_tensor_retain(t) : ac_gpu_copy_as(t, dtype);
 }
 
 static bool starts_run(const ac_tensor *t) { return ac_gpu_aligned(ac_data(t)); }
@@ -85,10 +81,8 @@ static ac_tensor *weight_rows(const ac_gpu_implicit *a, ac_tensor *weight, bool 
     int channel = a->channels_last ? 5 : 2, tap = a->channels_last ? 2 : 3;
     shape.v[channel] = a->channels, strides.v[channel] = l.stride[!transposed];
     for (int d = 0; d < 3; d++) shape.v[tap + d] = l.size[2 + d], strides.v[tap + d] = l.stride[2 + d];
-    ac_tensor *seen = ac_tensor_view(weight, &shape, &strides, weight->offset), *rows = seen;
-    if (!seen || (seen->dtype == dtype && ac_is_contiguous(seen))) return seen;
-    rows = ac_tensor_new_on(ac_device_of(weight), dtype, &shape);
-    if (rows && ac_gpu_copy(rows, seen) < 0) ac_tensor_clear(&rows);
+    ac_tensor *seen = ac_tensor_view(weight, &shape, &strides, weight->offset);
+    ac_tensor *rows = seen ? ac_gpu_dense_as(seen, dtype) : NULL;
     ac_tensor_clear(&seen);
     return rows;
 }

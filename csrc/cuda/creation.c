@@ -66,9 +66,7 @@ int ac_cuda_randperm(const ac_run *r) {
     ac_run draw = *r;
     draw.out = &order;
     int failed = ac_cpu_randperm(&draw);
-    ac_attrs_to_device there = {ac_run_device(r), 0};
-    ac_run move = {.op = AC_OP_to_device, .in = &order, .n_in = 1, .attrs = &there, .out = r->out, .n_out = 1};
-    if (!failed) failed = ac_cuda_to_device(&move);
+    if (!failed) failed = ac_gpu_transfer(r->out[0], order, false);
     ac_tensor_release(order);
     return failed;
 }

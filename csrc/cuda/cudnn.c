@@ -190,11 +190,8 @@ static int run_on(ac_device d, const convolution_key *key, const addresses *at) 
 
 /* new: t itself where it has the dtype, the layout, and an address for vectors, else a row-major copy that has */
 static ac_tensor *as_operand(ac_tensor *t, ac_dtype dtype, bool good_layout) {
-    if (t->dtype == dtype && good_layout && ac_gpu_aligned(ac_data(t))) return ac_tensor_retain(t);
-    ac_dims shape = ac_shape_of(t);
-    ac_tensor *copy = ac_tensor_new_on(ac_device_of(t), dtype, &shape);
-    if (copy && ac_gpu_copy(copy, t) < 0) ac_tensor_clear(&copy);
-    return copy;
+    bool good = t->dtype == dtype && good_layout && ac_gpu_aligned(ac_data(t));
+    return good ? ac_tensor_retain(t) : ac_gpu_copy_as(t, dtype);
 }
 
 /* Some of the library's float16 kernels give 65504 for a result that is larger, or infinite, so that a scaler would not

@@ -74,7 +74,7 @@ static int launch_walk(ac_device d, ac_gpu_kernel *k, const ac_gpu_point *p) {
 static const char *const point_names[AC_N_OPS][AC_N_OPMATHS] = {
 #include "ops/ops.def"
 };
-static ac_gpu_kernel points[AC_N_OPS][AC_N_OPMATHS];
+static ac_gpu_kernel points[AC_N_OPS][AC_N_OPMATHS]; /* 0 at first: a megabyte that the library's file need not hold */
 
 /* A divisor that travels with the call is looked at; those on the device are not waited for: they give 0. */
 static int refuse_zero(const ac_run *r, int opmath) {
@@ -100,9 +100,7 @@ int ac_cuda_pointwise(const ac_run *r) {
 
 /* -- copies ----------------------------------------------------------------------------------------- */
 
-static ac_gpu_kernel copies[AC_N_OPMATHS] = {{.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_f32"},
-                                             {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_f64"},
-                                             {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_i64"}};
+static ac_gpu_kernel copies[AC_N_OPMATHS] = AC_GPU_BY_OPMATH(AC_IMAGE_ELEMENTWISE, "ac_copy");
 
 static int neighbours_of(const ac_gpu_point *p, int k) {
     for (int d = p->ndim - 1; d >= 0; d--)
@@ -180,14 +178,28 @@ int ac_cuda_flip(const ac_run *r) {
     return ac_gpu_copy(r->out[0], &from);
 }
 
+int ac_gpu_clear(ac_tensor *t) {
+    ac_gpu_scope scope;
+    ac_device d = ac_device_of(t);
+    size_t bytes = (size_t)(t->numel * ac_itemsize(t->dtype));
+    if (bytes == 0) return 0;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    CUresult result = ac_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)ac_data(t), 0, bytes, ac_gpu_stream(d));
+    ac_gpu_leave(&scope);
+    return ac_cu_check(result, "clearing memory");
+}
+
 int ac_cuda_copy(const ac_run *r) { return ac_gpu_copy(r->out[0], r->in[0]); }
 
-ac_tensor *ac_gpu_contiguous(ac_tensor *t) {
-    if (ac_is_contiguous(t)) return ac_tensor_retain(t);
+ac_tensor *ac_gpu_copy_as(const ac_tensor *t, ac_dtype dtype) {
     ac_dims shape = ac_shape_of(t);
-    ac_tensor *dense = ac_tensor_new_on(ac_device_of(t), t->dtype, &shape);
-    if (dense && ac_gpu_copy(dense, t) < 0) ac_tensor_clear(&dense);
-    return dense;
+    ac_tensor *copy = ac_tensor_new_on(ac_device_of(t), dtype, &shape);
+    if (copy && ac_gpu_copy(copy, t) < 0) ac_tensor_clear(&copy);
+    return copy;
+}
+
+ac_tensor *ac_gpu_dense_as(ac_tensor *t, ac_dtype dtype) {
+    return t->dtype == dtype && ac_is_contiguous(t) ? ac_tensor_retain(t) : ac_gpu_copy_as(t, dtype);
 }
 
 /* -- dropout ---------------------------------------------------------------------------------------- */

@@ -122,7 +122,6 @@ _Static_assert(sizeof(ac_found) == sizeof(ac_gpu_found), "one table for both bac
 
 /* Brings the totals to the host. */
 int ac_cuda_grad_stats(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) {
-    ac_gpu_scope scope;
     size_t bytes = (size_t)n * sizeof *found;
     if (n == 0) return 0;
     AC_TRY(ac_gpu_refuse_capture("the norm of gradients, as a number of the CPU,"));
@@ -130,13 +129,7 @@ int ac_cuda_grad_stats(ac_tensor *const *tensors, int n, const double *factors, 
     ac_gpu_block *room = ac_gpu_alloc(d, (int64_t)bytes);
     if (!room) return -1;
     int failed = ac_gpu_grad_stats(tensors, n, factors, NULL, ac_gpu_address(room), NULL);
-    if (!failed) failed = ac_gpu_enter(d, &scope);
-    if (!failed) {
-        CUdeviceptr from = (CUdeviceptr)(uintptr_t)ac_gpu_address(room);
-        failed = ac_cu_check(ac_cu.cuMemcpyDtoHAsync_v2(found, from, bytes, ac_gpu_stream(d)), "a result of the GPU");
-        ac_gpu_leave(&scope);
-    }
-    if (!failed) failed = ac_gpu_stream_wait(d, ac_gpu_stream(d));
+    if (!failed) failed = ac_gpu_fetch(d, found, ac_gpu_address(room), bytes);
     ac_gpu_free(room);
     return failed;
 }

@@ -256,8 +256,15 @@ static inline ac_device ac_run_device(const ac_run *r) { return ac_device_of(r->
 ac_gpu_ref ac_gpu_ref_of(const ac_tensor *t); /* NULL: no memory */
 /* from, broadcast and converted, into `to`, both on one device (a 0-d `from` may be the CPU's) */
 int ac_gpu_copy(ac_tensor *to, const ac_tensor *from) AC_CHECKED;
-/* new: t itself when it is contiguous, else a copy that is */
-ac_tensor *ac_gpu_contiguous(ac_tensor *t) AC_CHECKED;
+int ac_gpu_clear(ac_tensor *t) AC_CHECKED; /* to zeros; it has no gaps */
+/* from, without a change of dtype, into `to`, which has no gaps, on any two devices */
+int ac_gpu_transfer(ac_tensor *to, ac_tensor *from, bool non_blocking) AC_CHECKED;
+/* Bytes of the device for the host, which waits for the current stream. */
+int ac_gpu_fetch(ac_device d, void *to, const void *from, size_t bytes) AC_CHECKED;
+/* new: a contiguous copy of that dtype; t itself where it is one already */
+ac_tensor *ac_gpu_copy_as(const ac_tensor *t, ac_dtype dtype) AC_CHECKED;
+ac_tensor *ac_gpu_dense_as(ac_tensor *t, ac_dtype dtype) AC_CHECKED;
+static inline ac_tensor *ac_gpu_contiguous(ac_tensor *t) { return ac_gpu_dense_as(t, t->dtype); }
 /* The opmath type of a dtype, as an index into "f32", "f64", "i64". */
 int ac_gpu_opmath(ac_dtype compute);
 extern const char *const ac_gpu_opmath_names[3];

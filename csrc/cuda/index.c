@@ -13,9 +13,7 @@
 
 /* Joins the parts that have been listed. */
 static int join_listed(const ac_run *r, ac_gpu_parts *p) {
-    static ac_gpu_kernel kernels[AC_N_OPMATHS] = {{.image = AC_IMAGE_INDEX, .name = "ac_join_f32"},
-                                                  {.image = AC_IMAGE_INDEX, .name = "ac_join_f64"},
-                                                  {.image = AC_IMAGE_INDEX, .name = "ac_join_i64"}};
+    static ac_gpu_kernel kernels[AC_N_OPMATHS] = AC_GPU_BY_OPMATH(AC_IMAGE_INDEX, "ac_join");
     if (p->n == 0) return 0;
     AC_TRY(ac_gpu_launch(ac_run_device(r), &kernels[ac_gpu_opmath(r->out[0]->dtype)], p->pieces, 0, p));
     p->n = 0, p->pieces = 0;
@@ -296,21 +294,10 @@ int ac_cuda_embedding(const ac_run *r) {
     return run_pick(r, &take_kernel, &p);
 }
 
-static int clear(ac_tensor *t) {
-    ac_gpu_scope scope;
-    ac_device d = ac_device_of(t);
-    if (t->numel == 0) return 0;
-    AC_TRY(ac_gpu_enter(d, &scope));
-    CUresult result = ac_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)ac_data(t), 0,
-                                            (size_t)(t->numel * ac_itemsize(t->dtype)), ac_gpu_stream(d));
-    ac_gpu_leave(&scope);
-    return ac_cu_check(result, "clearing memory");
-}
-
 int ac_cuda_embedding_backward(const ac_run *r) {
     ATTRS(rows);
     ac_gpu_pick p;
-    AC_TRY(clear(r->out[0]));
+    AC_TRY(ac_gpu_clear(r->out[0]));
     AC_TRY(pick_rows(&p, r, r->out[0], r->in[0]));
     p.skip = a->padding_idx >= 0 ? a->padding_idx : INT64_MIN;
     return add_picked(r, &p, r->out[0], r->in[0]);
@@ -421,17 +408,6 @@ enum { TILE = AC_GPU_THREADS * 4 };
 
 /* -- nonzero: how many there are must be known before the result can be made ------------------------ */
 
-/* The last of n + 1 numbers on the device, waited for. */
-static int fetch(ac_device d, const int64_t *at, int64_t *value) {
-    ac_gpu_scope scope;
-    AC_TRY(ac_gpu_refuse_capture("a result whose size depends on values"));
-    AC_TRY(ac_gpu_enter(d, &scope));
-    CUresult result = ac_cu.cuMemcpyDtoHAsync_v2(value, (CUdeviceptr)(uintptr_t)at, sizeof *value, ac_gpu_stream(d));
-    ac_gpu_leave(&scope);
-    AC_TRY(ac_cu_check(result, "nonzero's count"));
-    return ac_gpu_stream_wait(d, ac_gpu_stream(d));
-}
-
 int ac_cuda_nonzero(const ac_run *r) {
     INDEX_KERNEL(count, "ac_nonzero_count");
     INDEX_KERNEL(write, "ac_nonzero_write");
@@ -448,7 +424,8 @@ int ac_cuda_nonzero(const ac_run *r) {
     if (a.blocks) {
         failed = ac_gpu_launch(d, &count, a.blocks, AC_GPU_THREADS / 32 * 8, &a);
         if (!failed) failed = ac_gpu_scan_sums(d, a.counts, a.blocks, a.counts + a.blocks);
-        if (!failed) failed = fetch(d, a.counts + a.blocks, &total);
+        if (!failed) failed = ac_gpu_refuse_capture("a result whose size depends on values");
+        if (!failed) failed = ac_gpu_fetch(d, &total, a.counts + a.blocks, sizeof total);
     }
     ac_dims shape = {2, {total, x->ndim}};
     r->out[0] = failed ? NULL : ac_tensor_new_on(d, AC_int64, &shape);
@@ -519,7 +496,7 @@ int ac_cuda_nll_loss_backward(const ac_run *r) {
         failed = ac_gpu_launch(d, &nll_sum, 1, NLL_SHARED, &p);
     }
     p.out = ac_gpu_ref_of(r->out[0]);
-    if (!failed) failed = clear(r->out[0]);
+    if (!failed) failed = ac_gpu_clear(r->out[0]);
     if (!failed) failed = ac_gpu_launch(d, &kernel, ac_gpu_blocks(d, p.n, 1), 0, &p);
     ac_gpu_free(total);
     return failed;

@@ -5,29 +5,17 @@
 
 enum { MAX_OPERANDS = 3 };
 
-static ac_tensor *brought(const ac_tensor *from, ac_device to) {
+static ac_tensor *brought(ac_tensor *from) {
     ac_dims shape = ac_shape_of(from);
-    ac_attrs_to_device a = {to, 0};
-    ac_tensor *copy = ac_tensor_new_on(to, from->dtype, &shape), *in[1] = {(ac_tensor *)(uintptr_t)from},
-              *out[1] = {copy};
-    ac_run move = {
-        .op = AC_OP_to_device, .in = in, .n_in = 1, .attrs = &a, .out = out, .n_out = 1, .compute = from->dtype};
-    if (copy && ac_cuda_to_device(&move) < 0) ac_tensor_clear(&copy);
+    ac_tensor *copy = ac_tensor_new(from->dtype, &shape);
+    if (copy && ac_gpu_transfer(copy, from, false) < 0) ac_tensor_clear(&copy);
     return copy;
-}
-
-static int back(ac_tensor *to, ac_tensor *from) {
-    ac_attrs_to_device a = {ac_device_of(to), 0};
-    ac_tensor *in[1] = {from}, *out[1] = {to};
-    ac_run move = {
-        .op = AC_OP_to_device, .in = in, .n_in = 1, .attrs = &a, .out = out, .n_out = 1, .compute = to->dtype};
-    return ac_cuda_to_device(&move);
 }
 
 static int on_cpu(const ac_run *r, ac_kernel kernel) {
     ac_tensor *in[MAX_OPERANDS] = {NULL}, *out[AC_MAX_OUT] = {NULL};
     int failed = 0;
-    for (int i = 0; i < r->n_in && !failed; i++) failed = (in[i] = brought(r->in[i], AC_CPU)) ? 0 : -1;
+    for (int i = 0; i < r->n_in && !failed; i++) failed = (in[i] = brought(r->in[i])) ? 0 : -1;
     for (int i = 0; i < r->n_out && !failed; i++) {
         ac_dims shape = ac_shape_of(r->out[i]);
         failed = (out[i] = ac_tensor_new(r->out[i]->dtype, &shape)) ? 0 : -1;
@@ -35,8 +23,7 @@ static int on_cpu(const ac_run *r, ac_kernel kernel) {
     ac_run there = *r;
     there.in = in, there.out = out;
     if (!failed) failed = kernel(&there);
-    for (int i = 0; i < r->n_out && !failed; i++)
-        if (out[i]->numel) failed = back(r->out[i], out[i]);
+    for (int i = 0; i < r->n_out && !failed; i++) failed = ac_gpu_transfer(r->out[i], out[i], false);
     for (int i = 0; i < MAX_OPERANDS; i++) ac_tensor_clear(&in[i]);
     for (int i = 0; i < AC_MAX_OUT; i++) ac_tensor_clear(&out[i]);
     return failed;

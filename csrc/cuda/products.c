@@ -61,9 +61,8 @@ static int take_operand(operand *o, ac_tensor *t, const request *q, int lane, in
     if (t->dtype == q->type && (k_first || lane_first)) {
         o->owned = ac_tensor_retain(t);
     } else {
-        ac_dims shape = ac_shape_of(t);
-        o->owned = ac_tensor_new_on(ac_device_of(t), q->type, &shape);
-        if (!o->owned || ac_gpu_copy(o->owned, t) < 0) return -1;
+        o->owned = ac_gpu_copy_as(t, q->type);
+        if (!o->owned) return -1;
         t = o->owned;
         by_lane = t->strides[lane], by_k = t->strides[k];
         k_first = by_k == 1, lane_first = by_lane == 1;
@@ -261,25 +260,12 @@ static int climb(request *q) {
 
 /* -- the product ------------------------------------------------------------------------------------ */
 
-static int clear_output(const ac_run *r, const ac_tensor *bias) {
-    if (bias) return ac_gpu_copy(r->out[0], bias);
-    ac_tensor *zero = ac_tensor_scalar(AC_float32, 0);
-    int failed = zero ? ac_gpu_copy(r->out[0], zero) : -1;
-    ac_tensor_clear(&zero);
-    return failed;
-}
-
 /* new: as the library adds it: of the result's dtype, read in vectors */
 static ac_tensor *bias_for(const ac_tensor *out, ac_tensor *bias) {
-    if (bias->dtype == out->dtype && ac_is_contiguous(bias) && ac_gpu_aligned(ac_data(bias)))
-        return ac_tensor_retain(bias);
-    ac_dims shape = ac_shape_of(bias);
-    ac_tensor *row = ac_tensor_new_on(ac_device_of(out), out->dtype, &shape);
-    if (row && ac_gpu_copy(row, bias) < 0) ac_tensor_clear(&row);
-    return row;
+    return ac_gpu_aligned(ac_data(bias)) ? ac_gpu_dense_as(bias, out->dtype) : ac_gpu_copy_as(bias, out->dtype);
 }
 
-/* As below. */
+/* The product of integers, with the arguments of `product`, below. */
 static int integer_product(const ac_run *r, const ac_tensor *a, const ac_tensor *b, int b_lane, int b_k,
                            const ac_tensor *bias) {
     static ac_gpu_kernel kernel = {.image = AC_IMAGE_INDEX, .name = "ac_integer_product"};
@@ -310,7 +296,7 @@ static int product(const ac_run *r, ac_tensor *a, ac_tensor *b, int b_lane, int 
     int64_t batch = a->ndim > 2 ? a->shape[0] : 1;
     if (out->numel == 0) return 0;
     if (!ac_is_floating(a->dtype)) return integer_product(r, a, b, b_lane, b_k, bias);
-    if (k == 0) return r->add ? 0 : clear_output(r, bias);
+    if (k == 0) return r->add ? 0 : bias ? ac_gpu_copy(out, bias) : ac_gpu_clear(out);
     request q = {.run = r, .panels = r->panels, .b_lane = b_lane, .b_k = b_k, .m = m, .n = n, .k = k, .batch = batch};
     q.type = out->dtype == AC_float64 || a->dtype == AC_float64 ? AC_float64 : r->compute;
     q.c_ld = n, q.most = batch, q.add = r->add;

@@ -214,9 +214,7 @@ int ac_cuda_var(const ac_run *r) {
 /* -- the position of the largest or smallest -------------------------------------------------------- */
 
 static int pick(const ac_run *r, const ac_dims *dim, bool smallest, ac_tensor *values, ac_tensor *indices) {
-    static ac_gpu_kernel best[AC_N_OPMATHS] = {{.image = AC_IMAGE_REDUCE, .name = "ac_best_f32"},
-                                               {.image = AC_IMAGE_REDUCE, .name = "ac_best_f64"},
-                                               {.image = AC_IMAGE_REDUCE, .name = "ac_best_i64"}};
+    static ac_gpu_kernel best[AC_N_OPMATHS] = AC_GPU_BY_OPMATH(AC_IMAGE_REDUCE, "ac_best");
     uint32_t mask;
     const ac_tensor *x = r->in[0];
     AC_TRY(ac_dims_mask(dim, x->ndim, ac_ops[r->op].shown, &mask));

@@ -101,9 +101,8 @@ static int open_recurrence(recurrence *c, const ac_run *r, ac_tensor *const *ope
     const int64_t *given = sizes ? ac_data(sizes) : NULL;
     c->first[0] = 0;
     for (int64_t t = 0; t < c->steps; t++) c->first[t + 1] = c->first[t] + (given ? given[t] : c->batch);
-    if (weight->dtype == c->dtype) return c->weight = ac_tensor_retain(weight), 0;
-    c->weight = room(c, c->dtype, c->width, c->units);
-    return c->weight ? ac_gpu_copy(c->weight, weight) : -1;
+    c->weight = ac_gpu_dense_as(weight, c->dtype);
+    return c->weight ? 0 : -1;
 }
 static void close_recurrence(recurrence *c) {
     ac_tensor_clear(&c->weight);

@@ -37,11 +37,7 @@ static bool in_runs(const ac_gpu_rows_of *x, int64_t n) {
 
 /* Rows of integers are read as float32 (float64 where the result is). */
 static ac_tensor *as_real(ac_tensor *t, ac_dtype wide) {
-    if (ac_is_floating(t->dtype)) return ac_tensor_retain(t);
-    ac_dims shape = ac_shape_of(t);
-    ac_tensor *real = ac_tensor_new_on(ac_device_of(t), wide, &shape);
-    if (real && ac_gpu_copy(real, t) < 0) ac_tensor_clear(&real);
-    return real;
+    return ac_is_floating(t->dtype) ? ac_tensor_retain(t) : ac_gpu_copy_as(t, wide);
 }
 
 static ac_gpu_rows_of rows_of(const ac_tensor *t, uint32_t mask) {

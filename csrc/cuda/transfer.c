@@ -81,6 +81,15 @@ static int download(ac_tensor *to, ac_tensor *from, bool non_blocking) {
     return failed;
 }
 
+int ac_gpu_fetch(ac_device d, void *to, const void *from, size_t bytes) {
+    ac_gpu_scope scope;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    CUresult result = ac_cu.cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)from, bytes, ac_gpu_stream(d));
+    ac_gpu_leave(&scope);
+    AC_TRY(ac_cu_check(result, "a result of the GPU"));
+    return ac_gpu_stream_wait(d, ac_gpu_stream(d));
+}
+
 /* After the work queued on both: the source's stream waits for the target's, copies, and is waited for. */
 static int across(ac_tensor *to, ac_tensor *from) {
     ac_device there = ac_device_of(to), here = ac_device_of(from);
@@ -108,13 +117,15 @@ static int across(ac_tensor *to, ac_tensor *from) {
     return failed ? -1 : 0;
 }
 
-/* out[0] has no gaps, and the input's dtype */
-int ac_cuda_to_device(const ac_run *r) {
-    ATTRS(to_device);
-    ac_tensor *to = r->out[0], *from = r->in[0];
+int ac_gpu_transfer(ac_tensor *to, ac_tensor *from, bool non_blocking) {
     if (to->numel == 0) return 0;
     if (ac_device_of(from) == ac_device_of(to)) return ac_gpu_copy(to, from);
-    if (ac_device_of(from) == AC_CPU) return upload(to, from, a->non_blocking != 0);
-    if (ac_device_of(to) == AC_CPU) return download(to, from, a->non_blocking != 0);
+    if (ac_device_of(from) == AC_CPU) return upload(to, from, non_blocking);
+    if (ac_device_of(to) == AC_CPU) return download(to, from, non_blocking);
     return across(to, from);
+}
+
+int ac_cuda_to_device(const ac_run *r) {
+    ATTRS(to_device);
+    return ac_gpu_transfer(r->out[0], r->in[0], a->non_blocking != 0);
 }

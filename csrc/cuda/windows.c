@@ -4,10 +4,7 @@
 #include "shared/tensor_iter.h"
 #include "ops/window_args.h"
 
-#define KERNELS(rows)                                                                                                  \
-    static ac_gpu_kernel rows[3] = {{.image = AC_IMAGE_WINDOWS, .name = "ac_" #rows "_f32"},                           \
-                                    {.image = AC_IMAGE_WINDOWS, .name = "ac_" #rows "_f64"},                           \
-                                    {.image = AC_IMAGE_WINDOWS, .name = "ac_" #rows "_i64"}};
+#define KERNELS(id) static ac_gpu_kernel id[AC_N_OPMATHS] = AC_GPU_BY_OPMATH(AC_IMAGE_WINDOWS, "ac_" #id);
 KERNELS(im2col)
 KERNELS(col2im)
 KERNELS(max_pool)
@@ -104,16 +101,6 @@ static ac_tensor *seen(const ac_tensor *t, int64_t offset, const int64_t size[3]
     return ac_tensor_view(t, &shape, &strides, t->offset + offset);
 }
 
-/* The weight, contiguous in the products' dtype: new. */
-static ac_tensor *dense_weight(const convolution *c) {
-    ac_tensor *w = c->r->in[1];
-    if (w->dtype == c->dtype && ac_is_contiguous(w)) return ac_tensor_retain(w);
-    ac_dims shape = ac_shape_of(w);
-    ac_tensor *dense = ac_tensor_new_on(c->d, c->dtype, &shape);
-    if (dense && ac_gpu_copy(dense, w) < 0) ac_tensor_clear(&dense);
-    return dense;
-}
-
 /* Images [n, n + images) of group g of t [N, C, ...] as [images, channels, positions], contiguous: new. */
 static ac_tensor *dense_images(const convolution *c, const ac_tensor *t, int64_t n, int64_t images, int64_t g) {
     int64_t channels = t->shape[1] / c->groups, positions = 1;
@@ -121,8 +108,7 @@ static ac_tensor *dense_images(const convolution *c, const ac_tensor *t, int64_t
     shape.v[0] = images, shape.v[1] = channels;
     for (int d = 2; d < t->ndim; d++) positions *= t->shape[d];
     ac_tensor *part = ac_tensor_view(t, &shape, &strides, t->offset + n * t->strides[0] + g * channels * t->strides[1]);
-    ac_tensor *dense = part ? ac_tensor_new_on(c->d, c->dtype, &shape) : NULL;
-    if (dense && ac_gpu_copy(dense, part) < 0) ac_tensor_clear(&dense);
+    ac_tensor *dense = part ? ac_gpu_copy_as(part, c->dtype) : NULL;
     int64_t size[3] = {images, channels, positions}, stride[3] = {channels * positions, positions, 1};
     ac_tensor *flat = dense ? seen(dense, 0, size, stride) : NULL;
     ac_tensor_clear(&dense);
@@ -225,7 +211,7 @@ int ac_cuda_convolution(const ac_run *r) {
     int done = ac_gpu_cudnn_convolution(r, &c.w, c.dtype);
     if (!done) done = ac_gpu_implicit_convolution(r, &c.w, c.dtype);
     if (done) return done < 0 ? -1 : 0;
-    ac_tensor *weight = dense_weight(&c);
+    ac_tensor *weight = ac_gpu_dense_as(r->in[1], c.dtype);
     int failed = weight ? 0 : -1;
     if (!failed && r->in[2]) failed = (c.bias = ac_gpu_contiguous(r->in[2])) ? 0 : -1;
     for (int64_t n = 0; n < c.images && !failed; n += c.chunk)
@@ -280,13 +266,11 @@ int ac_cuda_convolution_weight(const ac_run *r) {
     ac_dtype sum = sum_dtype(&c);
     ac_dims shape = ac_shape_of(out);
     ac_tensor *sums = sum == out->dtype ? ac_tensor_retain(out) : ac_tensor_new_on(c.d, sum, &shape);
-    ac_tensor *zero = sums ? ac_tensor_scalar(AC_float32, 0) : NULL;
-    int failed = zero ? ac_gpu_copy(sums, zero) : -1;
+    int failed = sums ? ac_gpu_clear(sums) : -1;
     for (int64_t n = 0; n < c.images && out->numel && !failed; n += c.chunk)
         for (int64_t group = 0; group < c.groups && !failed; group++)
             failed = weight_round(&c, sums, n, c.images - n < c.chunk ? c.images - n : c.chunk, group);
     if (!failed && sums != out) failed = ac_gpu_copy(out, sums);
-    ac_tensor_clear(&zero);
     ac_tensor_clear(&sums);
     return failed;
 }
