@@ -46,6 +46,10 @@ def test_streams_and_events():
     assert start.elapsed_time(end) > 0
     with pytest.raises(ValueError, match="enable_timing"):
         start.elapsed_time(done)
+    if ampc.cuda.device_count() > 1:
+        elsewhere = ampc.cuda.Stream("cuda:1").record_event(ampc.cuda.Event(enable_timing=True))
+        with pytest.raises(RuntimeError, match="on cuda:0 and cuda:1, whose clocks differ; record both on one GPU"):
+            start.elapsed_time(elsewhere)
 
 
 @simulated

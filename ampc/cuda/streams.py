@@ -180,6 +180,9 @@ class Event:
             raise ValueError("elapsed_time: both events must be made with enable_timing=True")
         if not (self.cuda_event and end_event.cuda_event):
             raise ValueError("elapsed_time: both events must be recorded first")
+        if self._index != end_event._index:
+            raise RuntimeError(f"elapsed_time: the events were recorded on cuda:{self._index} and cuda:{end_event._index}, whose clocks differ; "
+                               "record both on one GPU")
         return _C._cuda_event_elapsed(self._index, self.cuda_event, end_event.cuda_event)
 
     def __repr__(self) -> str:
