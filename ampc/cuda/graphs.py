@@ -56,7 +56,7 @@ class CUDAGraph:
             capture_error_mode: which calls of the driver end the capture with an error if they cannot be captured: of every thread ('global'),
                 of this one ('thread_local'), or none ('relaxed').
 
-        RuntimeError when this thread captures already, or when the graph has been captured."""
+        RuntimeError when this thread or another captures already, or when the graph has been captured."""
         if capture_error_mode not in MODES:
             raise ValueError(f"capture_begin: `capture_error_mode` must be one of {', '.join(map(repr, MODES))}, got {capture_error_mode!r}")
         self._memory = MemPool() if pool is None else pool_of(pool)
@@ -184,6 +184,9 @@ class graph:
         self.capture_stream = stream
 
     def __enter__(self) -> None:
+        if any(ref() is not None for thread, ref in list(_capturing.items()) if thread != threading.get_ident()):
+            raise RuntimeError("cuda.graph: another thread is capturing a CUDA graph, which waiting for the GPU would end; capture one after the "
+                               "other")
         _C._cuda_synchronize(self.capture_stream._index)
         gc.collect()  # what dies later would end events and give memory back within the capture
         _C._cuda_empty_cache(self.capture_stream._index)

@@ -57,6 +57,7 @@ static CUstream sending[AC_MAX_GPUS];
 /* An offset in the random stream that replays of graph `number` decide. */
 enum { NUMBER_AT = 40 };
 static uint64_t symbolic(const ac_gpu_graph *g) { return (uint64_t)1 << 63 | g->number << NUMBER_AT; }
+static bool is_symbolic(uint64_t offset) { return offset >> 63; }
 
 bool ac_gpu_is_capturing(void) {
     ac_gpu_end_given_up();
@@ -151,7 +152,7 @@ int ac_gpu_graph_set_options(ac_gpu_graph *g, int i, const ac_optim_options *opt
 
 int ac_gpu_random_of(ac_device d, uint64_t seed, uint64_t offset, ac_gpu_random *r) {
     *r = (ac_gpu_random){.seed = seed, .offset = offset};
-    if (!(offset >> 63)) return 0;
+    if (!is_symbolic(offset)) return 0;
     ac_device there = AC_CPU; /* until the graph is found */
     uint64_t number = (offset & ~((uint64_t)1 << 63)) >> NUMBER_AT;
     (void)pthread_mutex_lock(&ac_gpu_locks.graphs);
@@ -170,7 +171,7 @@ int ac_gpu_random_of(ac_device d, uint64_t seed, uint64_t offset, ac_gpu_random 
 }
 
 int ac_gpu_refuse_fixed_draws(uint64_t offset) {
-    if (!ac_gpu_is_capturing() || offset >> 63) return 0;
+    if (!ac_gpu_is_capturing() || is_symbolic(offset)) return 0;
     capturing->refused = true;
     return ac_fail(
         AC_CAPTURE,
@@ -228,6 +229,10 @@ int ac_gpu_capture_begin(ac_gpu_graph *g, uint64_t pool, CUstreamCaptureMode mod
                        "the default stream cannot be captured: capture within `with cuda.stream(s):`, or use "
                        "`with cuda.graph(g):`, which does");
     ac_generator *generator = ac_default_generator();
+    if (is_symbolic(generator->offset))
+        return ac_fail(AC_RUNTIME,
+                       "another thread is capturing a CUDA graph, which the random numbers count for; capture "
+                       "one after the other");
     AC_TRY(set_random(g, generator));
     AC_TRY(ac_gpu_event_record(g->device, g->done, g->stream));
     AC_TRY(ac_gpu_pool_begin(g->device, pool));
