@@ -1,11 +1,11 @@
-"""What the driver refuses while a stream is captured: the simulator does the same."""
+"""What the driver refuses while a stream is captured: the simulator does the same. Captures and threads."""
 
 import ctypes
 import os
 import threading
 
 import pytest
-from test_cuda_graphs import captured
+from test_cuda_graphs import begun, captured
 from where import simulated, simulator
 
 import ampc
@@ -133,6 +133,9 @@ def test_a_graph_is_replayed_after_it_was_destroyed(driver, capture):
     assert driver.cuGraphLaunch(run, streams[1]) != 0
 
 
+# -- threads ---------------------------------------------------------------------------------------------------------------------
+
+
 def test_a_failing_question_during_another_threads_capture_leaves_the_threads_mode(driver):
     """Asked in the relaxed mode, in which a capture of the thread's own would not see what it does not stand."""
     event, mode, began, asked = ampc.cuda.Event(), ctypes.c_int(0), threading.Event(), threading.Event()
@@ -153,3 +156,38 @@ def test_a_failing_question_during_another_threads_capture_leaves_the_threads_mo
         asked.set()
         thread.join()
     assert driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == 0 and mode.value == 0
+
+
+def test_a_capture_that_its_thread_has_left_open_ends_with_the_thread():
+    ampc.manual_seed(4)
+    expected, left = ampc.rand(3).tolist(), []
+    ampc.manual_seed(4)
+    thread = threading.Thread(target=lambda: left.append(begun(ampc.cuda.Stream())))
+    thread.start()
+    thread.join()
+    ampc.cuda.synchronize()
+    assert ampc.rand(3).tolist() == expected
+    with pytest.raises(RuntimeError, match="nothing was captured"):
+        left[0][0].replay()
+
+
+def test_another_thread_that_captures_at_the_same_time_is_refused_and_nothing_else_changes():
+    ampc.manual_seed(4)
+    expected, said = ampc.rand(3).tolist(), []
+    ampc.manual_seed(4)
+
+    def work():
+        for begin in (lambda: captured(ampc.ones), lambda: ampc.cuda.CUDAGraph().capture_begin(capture_error_mode="thread_local")):
+            with ampc.cuda.stream(ampc.cuda.Stream()), pytest.raises(RuntimeError, match="another thread is capturing .*; capture one after"):
+                begin()
+        said.append(True)
+
+    def f():
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return ampc.rand(3)
+
+    g, y = captured(f, capture_error_mode="thread_local")
+    g.replay()
+    assert said and y.tolist() == expected

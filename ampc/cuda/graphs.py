@@ -24,6 +24,21 @@ def captured_graph() -> Optional[CUDAGraph]:
     return None if found is None else found()
 
 
+class _Open:
+    """Dies with the thread that began a capture, and gives up what it has left open: the driver ends a capture only where it was begun."""
+
+    def __init__(self, graph: CUDAGraph) -> None:
+        self._graph = weakref.ref(graph)
+
+    def __del__(self, captured: Callable[[], Optional[CUDAGraph]] = captured_graph) -> None:  # at the process's end the module may be empty
+        graph = self._graph()
+        if graph is not None and captured() is graph:
+            graph.reset()
+
+
+_of_thread = threading.local()  # `open`: an _Open
+
+
 class CUDAGraph:
     """Work of a GPU that was captured, and can be replayed. ``with cuda.graph(g):`` captures; see also ``cuda.graph_step``.
 
@@ -67,6 +82,7 @@ class CUDAGraph:
             self._end = weakref.finalize(self, _C._cuda_graph_free, self._number)
             self._end.atexit = False
         _C._cuda_capture_begin(self._number, self._memory._number, MODES.index(capture_error_mode))
+        _of_thread.open = _Open(self)
         _capturing[threading.get_ident()] = weakref.ref(self)
 
     def capture_end(self) -> None:
