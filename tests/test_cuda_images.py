@@ -65,6 +65,45 @@ def test_a_python_without_lzma_is_told_that_it_unpacks_the_gpu_code():
     assert "unpacking the GPU code: " in said[0] and said[1] == "[2.0, 2.0, 2.0]"
 
 
+def test_what_a_signals_handler_raises_while_gpu_code_is_unpacked_stands():
+    script = """
+        import ampc, lzma, os, signal
+        whole, x = lzma.decompress, ampc.ones(3, device="cuda")
+        def interrupted(packed):
+            os.kill(os.getpid(), signal.SIGINT)
+            return whole(packed)
+        def too_late(*_):
+            raise TimeoutError("time is over")
+        lzma.decompress = interrupted
+        for handler in signal.default_int_handler, too_late:
+            signal.signal(signal.SIGINT, handler)
+            try:
+                x + 1
+            except (KeyboardInterrupt, TimeoutError) as e:
+                print(repr(e))
+        lzma.decompress = whole
+        print((x + 1).tolist())
+    """
+    done = python(script)
+    assert done.stdout == "KeyboardInterrupt()\nTimeoutError('time is over')\n[2.0, 2.0, 2.0]\n", done.stdout + done.stderr
+
+
+def test_gpu_code_goes_to_its_gpu_when_another_library_changes_the_threads_context_meanwhile():
+    """As a finalizer of that library's may, which Python runs while it unpacks."""
+    script = """
+        import ampc, ctypes, lzma, os
+        driver = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcuda.so.1"))
+        whole, x = lzma.decompress, ampc.ones(3, device="cuda")
+        def leave_the_context(packed):
+            driver.cuCtxSetCurrent(None)
+            return whole(packed)
+        lzma.decompress = leave_the_context
+        print((x + 1).tolist())
+    """
+    done = python(script)
+    assert done.stdout == "[2.0, 2.0, 2.0]\n", done.stderr
+
+
 def test_threads_that_need_the_same_code_first():
     script = """
         import ampc, threading

@@ -63,13 +63,14 @@ static CUresult load_bytes(ac_device d, const char *bytes, _Atomic(CUmodule) *mo
     return result == AC_CU_OUT_OF_MEMORY && ac_gpu_make_room(d) ? load_once(bytes, module) : result;
 }
 
-/* Unpacked outside of the lock: that takes the interpreter's. */
+/* Unpacked outside of the lock: that takes the interpreter's, and whoever runs meanwhile may leave the thread another
+ * context. */
 static int load_code(ac_device d, const ac_gpu_code *c, _Atomic(CUmodule) *module, CUresult *result) {
     char *bytes = ac_gpu_unpack(c->packed, (size_t)(c->end - c->packed));
-    if (!bytes) return -1;
-    *result = load_bytes(d, bytes, module);
+    int failed = !bytes || ac_gpu_use(d) < 0;
+    if (!failed) *result = load_bytes(d, bytes, module);
     free(bytes);
-    return 0;
+    return failed ? -1 : 0;
 }
 
 /* Machine code; where there is none for this GPU, or the driver refuses it, PTX. */
