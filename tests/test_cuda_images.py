@@ -88,6 +88,27 @@ def test_what_a_signals_handler_raises_while_gpu_code_is_unpacked_stands():
     assert done.stdout == "KeyboardInterrupt()\nTimeoutError('time is over')\n[2.0, 2.0, 2.0]\n", done.stdout + done.stderr
 
 
+def test_gpu_code_is_unpacked_in_little_memory_and_else_says_that_there_is_none():
+    """The image with the most kernels has 7 to 11 MB."""
+    script = """
+        import ampc, resource
+        def add_within(mib):
+            used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize"))
+            resource.setrlimit(resource.RLIMIT_AS, (used * 1024 + mib * 2**20, -1))
+            try:
+                return x + 1
+            except MemoryError as e:
+                return e
+            finally:
+                resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+        x = ampc.ones(3, device="cuda")
+        print(add_within(4))
+        print(add_within(56).tolist())
+    """
+    done = python(script)
+    assert done.stdout == "unpacking the GPU code: the host has no memory for it\n[2.0, 2.0, 2.0]\n", done.stdout + done.stderr
+
+
 def test_gpu_code_goes_to_its_gpu_when_another_library_changes_the_threads_context_meanwhile():
     """As a finalizer of that library's may, which Python runs while it unpacks."""
     script = """
