@@ -413,17 +413,20 @@ API cuDeviceTotalMem_v2(size_t *bytes, int d) {
     ENTER;
     return *bytes = sim.devices[(size_t)d]->limit, SUCCESS;
 }
-static int architecture() {
-    const char *number = getenv("AMPC_SIM_ARCHITECTURE");
-    return number ? atoi(number) : 90;
+/* Of "90,75" the first GPU has 90, and all others 75. */
+static int architecture(int device) {
+    const char *numbers = getenv("AMPC_SIM_ARCHITECTURE"), *next;
+    if (!numbers) return 90;
+    while (device-- > 0 && (next = strchr(numbers, ','))) numbers = next + 1;
+    return atoi(numbers);
 }
-API cuDeviceGetAttribute(int *v, int which, int) {
+API cuDeviceGetAttribute(int *v, int which, int device) {
     switch (which) {
-    case 16: return *v = 4, SUCCESS;                   /* multiprocessors: few, so that kernels go round */
-    case 38: return *v = 4 << 20, SUCCESS;             /* L2 */
-    case 39: return *v = 2048, SUCCESS;                /* threads of a multiprocessor */
-    case 75: return *v = architecture() / 10, SUCCESS; /* compute capability */
-    case 76: return *v = architecture() % 10, SUCCESS;
+    case 16: return *v = 4, SUCCESS;                         /* multiprocessors: few, so that kernels go round */
+    case 38: return *v = 4 << 20, SUCCESS;                   /* L2 */
+    case 39: return *v = 2048, SUCCESS;                      /* threads of a multiprocessor */
+    case 75: return *v = architecture(device) / 10, SUCCESS; /* compute capability */
+    case 76: return *v = architecture(device) % 10, SUCCESS;
     case 88: return *v = sim.reads_pageable, SUCCESS;
     default: return INVALID;
     }
@@ -478,7 +481,7 @@ API cuModuleLoadData(void **m, const void *image) {
     if (sim.no_memory_to_load && --sim.no_memory_to_load == 0) return OUT_OF_MEMORY;
     if (!here()) return BAD_CONTEXT;
     if (image && *(const char *)image) {
-        int of = architecture_of(image), gpu = architecture();
+        int of = architecture_of(image), gpu = architecture(here()->index);
         bool runs = of > 0 && of <= gpu && of / 10 == gpu / 10 && !sim.refuse_machine_code;
         if (of == 0) return BAD_IMAGE;
         if (!runs && !(of < 0 && -of <= gpu)) return NO_BINARY;
