@@ -15,7 +15,8 @@ pytestmark = pytest.mark.skipif(not SIMULATED or not BUILT, reason="needs a buil
 LOADED = """
     import ctypes, os, sys, ampc
     simulator = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcuda.so.1")).ampc_simulator
-    simulator(b"refuse_machine_code", ctypes.c_longlong("refused" in sys.argv))
+    for what, result in zip((b"refuse_machine_code", b"refuse_ptx"), sys.argv[1:]):
+        simulator(what, ctypes.c_longlong(int(result)))
     for device in "cuda:0", "cuda:1":
         assert (ampc.ones(3, device=device) + 1).tolist() == [2, 2, 2]
         print(simulator(b"loaded", ctypes.c_longlong(0)))
@@ -39,9 +40,18 @@ def test_the_newest_machine_code_that_runs_on_a_gpu_is_loaded_and_else_ptx(gpus)
     assert done.stdout.split() == [str(max(some) if some else ptx(gpu)) for some, gpu in zip(suitable, gpus)], done.stderr
 
 
-def test_ptx_is_loaded_where_the_driver_refuses_machine_code():
-    done = python(LOADED, "refused", AMPC_SIM_ARCHITECTURE=max(BUILT))
+@pytest.mark.parametrize("result", ["209", "200"], ids=["NO_BINARY_FOR_GPU", "INVALID_IMAGE"])
+def test_ptx_is_loaded_where_the_driver_refuses_machine_code(result):
+    done = python(LOADED, result, AMPC_SIM_ARCHITECTURE=max(BUILT))
     assert done.stdout.split() == 2 * [str(ptx(max(BUILT)))], done.stderr
+
+
+def test_an_old_driver_is_told_that_it_cannot_compile_the_ptx():
+    """As each driver refuses PTX of a newer toolkit."""
+    done = python(LOADED, "209", "222")
+    assert "does not compile the PTX that this build has for cuda:0, an sm_90" in done.stderr and "update the driver" in done.stderr, done.stderr
+    done = python(LOADED, "209", "218")
+    assert "loading the GPU code: CUDA_ERROR_INVALID_PTX (218)" in done.stderr, done.stderr
 
 
 def test_an_old_gpu_is_told_that_there_is_no_code_for_it():

@@ -73,6 +73,9 @@ static int load_code(ac_device d, const ac_gpu_code *c, _Atomic(CUmodule) *modul
     return failed ? -1 : 0;
 }
 
+/* What a driver says of machine code that is not for its GPU, or in a format that it does not know. */
+static bool is_refusal(CUresult result) { return result == AC_CU_NO_BINARY || result == AC_CU_INVALID_IMAGE; }
+
 /* Machine code; where there is none for this GPU, or the driver refuses it, PTX. */
 static int load_image(ac_device d, ac_gpu_image image, _Atomic(CUmodule) *module) {
     int architecture = ac_gpu_architecture(d);
@@ -85,7 +88,13 @@ static int load_image(ac_device d, ac_gpu_image image, _Atomic(CUmodule) *module
                        "CUDA_VISIBLE_DEVICES hides a GPU",
                        ac_gpu_index(d), architecture);
     if (machine) AC_TRY(load_code(d, machine, module, &result));
-    if (result == AC_CU_NO_BINARY && ptx) AC_TRY(load_code(d, ptx, module, &result));
+    if (is_refusal(result) && ptx) AC_TRY(load_code(d, ptx, module, &result));
+    if (result == AC_CU_NEWER_PTX)
+        return ac_fail(AC_RUNTIME,
+                       "the NVIDIA driver (%s) does not compile the PTX that this build has for cuda:%d, an sm_%d, "
+                       "because a newer CUDA toolkit made it; update the driver, or build ampc by a toolkit that is no "
+                       "newer than the driver",
+                       ac_gpu_library_note("driver"), ac_gpu_index(d), architecture);
     return ac_cu_check(result, "loading the GPU code");
 }
 

@@ -32,6 +32,7 @@ enum Result {
     BAD_IMAGE = 200,
     BAD_CONTEXT = 201,
     NO_BINARY = 209,
+    INVALID_PTX = 218,
     BAD_HANDLE = 400,
     NOT_FOUND = 500,
     NOT_READY = 600,
@@ -138,9 +139,11 @@ struct State {
     std::set<Capture *> captures;
     std::set<Graph *> graphs, executables;
     std::vector<Handle *> free_handles;
-    bool refuse_machine_code = false; /* as drivers of Tegra refuse that of desktops */
-    int loaded = 0;                   /* the architecture of the last image, less than 0 of PTX */
-    std::string wrong;                /* what a kernel did; every later call fails */
+    int refuse_machine_code =
+        0;              /* the result of loading it, where that is refused, as Tegra's driver refuses a desktop's */
+    int refuse_ptx = 0; /* the same, as a driver refuses that of a newer toolkit */
+    int loaded = 0;     /* the architecture of the last image, less than 0 of PTX */
+    std::string wrong;  /* what a kernel did; every later call fails */
     double clock = 0;
     long long fail_alloc = 0, fail_launch = 0, no_memory_to_load = 0, no_memory_to_launch = 0, syncs = 0, launches = 0,
               copies = 0, replays = 0, open = 0;
@@ -366,6 +369,7 @@ API cuGetErrorName(int e, const char **name) {
                                                       {NO_DEVICE, "CUDA_ERROR_NO_DEVICE"},
                                                       {BAD_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
                                                       {NO_BINARY, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+                                                      {INVALID_PTX, "CUDA_ERROR_INVALID_PTX"},
                                                       {BAD_DEVICE, "CUDA_ERROR_INVALID_DEVICE"},
                                                       {BAD_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
                                                       {BAD_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
@@ -482,8 +486,9 @@ API cuModuleLoadData(void **m, const void *image) {
     if (!here()) return BAD_CONTEXT;
     if (image && *(const char *)image) {
         int of = architecture_of(image), gpu = architecture(here()->index);
-        bool runs = of > 0 && of <= gpu && of / 10 == gpu / 10 && !sim.refuse_machine_code;
+        bool runs = of > 0 && of <= gpu && of / 10 == gpu / 10;
         if (of == 0) return BAD_IMAGE;
+        if (int refused = of > 0 ? sim.refuse_machine_code : sim.refuse_ptx) return refused;
         if (!runs && !(of < 0 && -of <= gpu)) return NO_BINARY;
         sim.loaded = of;
     }
@@ -922,7 +927,8 @@ extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const
     if (w == "fail_alloc") return sim.fail_alloc = value, 0;
     if (w == "fail_launch") return sim.fail_launch = value, 0;
     if (w == "no_memory_to_load") return sim.no_memory_to_load = value, 0;
-    if (w == "refuse_machine_code") return sim.refuse_machine_code = value != 0, 0;
+    if (w == "refuse_machine_code") return sim.refuse_machine_code = (int)value, 0;
+    if (w == "refuse_ptx") return sim.refuse_ptx = (int)value, 0;
     if (w == "loaded") return sim.loaded;
     if (w == "no_memory_to_launch") return sim.no_memory_to_launch = value, 0;
     if (w == "count_traffic") return sim_counts = value != 0, 0;
