@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Iterable
@@ -24,6 +25,11 @@ from typing import Callable, Iterable
 import numpy
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+
+try:
+    import lzma
+except ImportError:
+    lzma = None  # GPU code is packed by it, when it is built, and unpacked when it is used
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBS = os.path.join("ampc", "_libs")
@@ -53,23 +59,26 @@ def bundle_openblas(build_lib: str) -> None:
 # of compute_75 for Turing, of compute_80 for all later.
 ARCHITECTURES = ("75", "80", "90", "100", "120")
 NVCC_FLAGS = ["-std=c++17", "-O3", "-Icsrc"]
+PRESET = 7  # of xz: like 9 for what fits into its dictionary of 16 MiB, which whoever unpacks must have, too
 
 
 def find_nvcc() -> "str | None":
-    if os.environ.get("AMPC_CUDA") == "0":
-        return None
     return shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+
+
+def no_gpu_code() -> str:
+    """Why a build leaves GPU code out, as `ampc info` reads it; '' where it has it."""
+    if os.environ.get("AMPC_CUDA") == "0":
+        return "left out"
+    if not find_nvcc():
+        return "no nvcc"
+    if not lzma:
+        return "no lzma"
+    return "" if os.environ.get("AMPC_CUDA") != "native" or gpus_here() else "no GPU"
 
 
 def says(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def gpu_code(nvcc: "str | None", images: "str | None") -> str:
-    """The architectures that a build has code for, such as '75 80 90 100', or why it has none."""
-    if nvcc and images:
-        return " ".join(architectures(nvcc))
-    return "nvcc failed" if nvcc else "left out" if os.environ.get("AMPC_CUDA") == "0" else "no nvcc"
 
 
 def note_gpu_code(build_lib: str, text: str) -> None:
@@ -87,14 +96,25 @@ def toolkit_headers(nvcc: str) -> "list[str]":
     return [path for top in tops[:1] if os.path.isdir(path := os.path.join(top, "include"))]
 
 
+def gpus_here() -> "list[str]":
+    """The architectures of this machine's GPUs that kernels can be compiled for, such as '89'."""
+    try:
+        said = says("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"AMPC_CUDA=native asks nvidia-smi which GPUs are here, and that fails: {error}\n"
+                 "AMPC_CUDA=1 compiles for all GPUs, AMPC_CUDA=0 leaves GPU code out")
+    found = {major + minor for major, minor in re.findall(r"(\d+)\.(\d+)", said)}
+    return sorted((n for n in found if int(n) >= int(ARCHITECTURES[0])), key=int)
+
+
 def architectures(nvcc: str) -> "list[str]":
-    """Those to compile for that this nvcc knows: all, or with AMPC_CUDA=native those of this machine's GPUs."""
-    wanted = ARCHITECTURES
-    if os.environ.get("AMPC_CUDA") == "native":
-        here = says("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader").split()
-        wanted = tuple(sorted({n.replace(".", "") for n in here}, key=int))
-    known = says(nvcc, "--list-gpu-arch").split()
-    return [n for n in wanted if f"compute_{n}" in known]
+    """Those to compile for: all that this nvcc knows, or with AMPC_CUDA=native those of this machine's GPUs. A GPU that nvcc does not know
+    runs the PTX that comes with the newest."""
+    listed = says(nvcc, "--list-gpu-arch").split()
+    known = [n for n in ARCHITECTURES if f"compute_{n}" in listed]
+    if os.environ.get("AMPC_CUDA") != "native":
+        return known
+    return sorted({n if f"compute_{n}" in listed else known[-1] for n in gpus_here()}, key=int)
 
 
 def toolkit_version(nvcc: str) -> int:
@@ -124,9 +144,10 @@ def digest_of(paths: "Iterable[str]", salt: str) -> str:
 def kept(target: str, make: "Callable[[str], None]") -> str:
     """A file of the cache, whose name says from what it is made; made where it is not there, whole or not at all."""
     if not os.path.exists(target):
-        unfinished = f"{target}.{os.getpid()}"
-        make(unfinished)
-        os.replace(unfinished, target)
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(target)) as folder:  # its own, whoever else fills the cache
+            unfinished = os.path.join(folder, "made")
+            make(unfinished)
+            os.replace(unfinished, target)
     return target
 
 
@@ -138,10 +159,8 @@ def run_nvcc(nvcc: str, source: str, *arguments: str) -> None:
 
 
 def pack(path: str, target: str) -> None:
-    import lzma  # a Python without it can build all else
-
     with open(path, "rb") as image, open(target, "wb") as f:
-        f.write(lzma.compress(image.read(), preset=9))
+        f.write(lzma.compress(image.read(), preset=PRESET))
 
 
 def images_of(nvcc: str, source: str, virtual: str, machines: "list[str]", cache: str) -> "list[str]":
@@ -153,40 +172,52 @@ def images_of(nvcc: str, source: str, virtual: str, machines: "list[str]", cache
     def assembled(machine: str, path: str) -> None:
         run_nvcc(nvcc, ptx, "-cubin", f"-arch=sm_{machine}", "-o", path + ".cubin")
         pack(path + ".cubin", path)
-        os.remove(path + ".cubin")
 
-    paths = {n: kept(f"{stem}.sm_{n}.xz", functools.partial(assembled, n)) for n in machines}
-    packed = kept(ptx + ".xz", functools.partial(pack, ptx))
-    return [f'CUBIN({name.upper()}, {n}, "{path}")' for n, path in paths.items()] + [f'PTX({name.upper()}, {virtual}, "{packed}")']
+    code = {f"CUBIN({name.upper()}, {n}": kept(f"{stem}.sm_{n}.xz{PRESET}", functools.partial(assembled, n)) for n in machines}
+    code[f"PTX({name.upper()}, {virtual}"] = kept(f"{ptx}.xz{PRESET}", functools.partial(pack, ptx))
+    return [f'{what}, "{os.path.basename(path)}")' for what, path in code.items()]
 
 
-def compile_kernels(nvcc: str) -> "str | None":
-    """The file that lists the images for csrc/cuda/images.c; its name changes when one of them does. None when nvcc fails."""
-    cache = os.environ.get("AMPC_CUDA_CACHE") or os.path.join(HERE, "build", "cuda")
-    os.makedirs(cache, exist_ok=True)
-    machines = {virtual: [n for n in architectures(nvcc) if (n == "75") == (virtual == "75")] for virtual in ("75", "80")}
+def compile_kernels(nvcc: str, wanted: "list[str]", cache: str) -> str:
+    """The file that lists the images for csrc/cuda/images.c, without folders; its name changes when one of them does."""
+    machines = {virtual: [n for n in wanted if (n == "75") == (virtual == "75")] for virtual in ("75", "80")}
     begin = time.monotonic()
 
     def one(job: "tuple[str, str]") -> "list[str]":
         source, virtual = job
-        lines = images_of(nvcc, source, virtual, machines[virtual], os.path.abspath(cache))
+        lines = images_of(nvcc, source, virtual, machines[virtual], cache)
         print(f"ampc: {source} for the GPU, sm_{' '.join(machines[virtual])}: {time.monotonic() - begin:.0f} s", flush=True)
         return lines
 
     jobs = [(source, virtual) for source in sorted(glob.glob("csrc/cuda/*.cu")) for virtual in machines if machines[virtual]]
-    try:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            text = "".join(line + "\n" for lines in pool.map(one, jobs) for line in lines)
-    except subprocess.CalledProcessError:
-        print("ampc: this build has no GPU code", file=sys.stderr)
-        return None
-    target = os.path.join(cache, f"images-{hashlib.sha256(text.encode()).hexdigest()[:16]}.def")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        text = "".join(line + "\n" for lines in pool.map(one, jobs) for line in lines)
 
     def write(path: str) -> None:
         with open(path, "w") as f:
             f.write(text)
 
-    return os.path.abspath(kept(target, write))
+    return kept(os.path.join(cache, f"images-{hashlib.sha256(text.encode()).hexdigest()[:16]}.def"), write)
+
+
+def gpu_code() -> "tuple[str, list, list]":
+    """The architectures that a build has code for, such as '75 80 90 100', or why it has none; macros, and folders of headers."""
+    why = no_gpu_code()
+    nvcc = find_nvcc()
+    headers = toolkit_headers(nvcc) if nvcc and why != "left out" else []  # the real ones are compared with ours
+    if why:
+        print(f"ampc: this build has no GPU code ({why}); all else works")
+        return why, [], headers
+    cache = os.path.abspath(os.environ.get("AMPC_CUDA_CACHE") or os.path.join(HERE, "build", "cuda"))
+    os.makedirs(cache, exist_ok=True)
+    try:
+        wanted = architectures(nvcc)
+        images = compile_kernels(nvcc, wanted, cache)
+        macros = [("AC_CUDA_IMAGES", f'"{os.path.basename(images)}"'), ("AC_CUDA_TOOLKIT", str(toolkit_version(nvcc)))]
+    except subprocess.CalledProcessError as error:
+        print(f"ampc: this build has no GPU code: {error}", file=sys.stderr)
+        return "nvcc failed", [], headers
+    return " ".join(wanted), macros, [*headers, cache]
 
 
 def is_fresh(target: str, flags: str) -> bool:
@@ -195,7 +226,8 @@ def is_fresh(target: str, flags: str) -> bool:
         with open(target + ".flags") as f:
             same = f.read() == flags
         with open(os.path.splitext(target)[0] + ".d") as f:
-            sources = f.read().replace("\\\n", " ").split(":", 1)[1].split()
+            listed = f.read().replace("\\\n", " ").split(":", 1)[1].strip()
+        sources = [path.replace("\\ ", " ").replace("$$", "$") for path in re.split(r"(?<!\\)\s+", listed)]
         made = os.path.getmtime(target)
         return same and all(os.path.getmtime(source) <= made for source in sources)
     except (OSError, IndexError):
@@ -221,21 +253,14 @@ class Build(build_ext):
             self.compiler = "mingw32"  # the core is written for GCC's and clang's vectors; CC names the compiler
 
     def build_extensions(self) -> None:
-        nvcc = find_nvcc()
-        if not nvcc:
-            why = "AMPC_CUDA=0 is set" if os.environ.get("AMPC_CUDA") == "0" else "no nvcc"
-            print(f"ampc: {why}, so this build has no GPU code; all else works")
-        headers = toolkit_headers(nvcc) if nvcc else []  # the real ones are compared with ours
-        images = compile_kernels(nvcc) if nvcc else None
-        toolkit = [("AC_CUDA_IMAGES", f'"{images}"'), ("AC_CUDA_TOOLKIT", str(toolkit_version(nvcc)))] if nvcc and images else []
+        self.gpu_code, macros, folders = gpu_code()
         self.force = True  # to look at each object; most are fresh
-        self.compiler.compile = self.compile_changed(self.compiler.compile, toolkit, headers)
+        self.compiler.compile = self.compile_changed(self.compiler.compile, macros, folders)
         super().build_extensions()
         bundle_openblas(self.build_lib)
-        self.gpu_code = gpu_code(nvcc, images)
         note_gpu_code(self.build_lib, self.gpu_code)
 
-    def compile_changed(self, compile_one, toolkit, headers):
+    def compile_changed(self, compile_one, cuda_macros, cuda_folders):
         """In place of the compiler's own loop. What tells of the CUDA toolkit goes to the files that are about CUDA."""
         def one(source, target, flags, arguments):
             compile_one([source], **arguments)
@@ -246,8 +271,8 @@ class Build(build_ext):
             objects, stale = [], []
             for source in sources:
                 about_cuda = "cuda" in source.split(os.sep)
-                arguments = {"macros": [*macros, *(toolkit if about_cuda else [])],
-                             "include_dirs": [*include_dirs, *(headers if about_cuda else [])], **options}
+                arguments = {"macros": [*macros, *(cuda_macros if about_cuda else [])],
+                             "include_dirs": [*include_dirs, *(cuda_folders if about_cuda else [])], **options}
                 flags = repr((self.compiler.compiler_so, arguments["macros"], arguments["include_dirs"], options["extra_postargs"]))
                 objects += self.compiler.object_filenames([source], output_dir=options["output_dir"])
                 if not is_fresh(objects[-1], flags):

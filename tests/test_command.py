@@ -200,6 +200,7 @@ LATER = ", once the CUDA toolkit with nvcc is installed"
     ("left out", "not built", False, f"none: GPU code was left out when this was built (AMPC_CUDA=0){ALL_OF_IT} builds it{LATER}"),
     ("no nvcc", "not built", False, f"none: nvcc was not found when this was built{ALL_OF_IT} builds it{LATER}"),
     ("nvcc failed", "not built", True, f"none: nvcc failed when this was built; the build's output says why{ALL_OF_IT} builds it"),
+    ("no lzma", "not built", True, f"none: GPU code needs a Python with the module lzma, and the one that built this lacks it{ALL_OF_IT} builds it"),
     ("75 80", "not built", True, "not built"), (None, "built", True, "built")], ids=str)
 def test_info_tells_a_build_without_gpu_code_from_a_missing_nvcc(note, core, nvcc, said, monkeypatch, tmp_path):
     from ampc._process import installation as _installation

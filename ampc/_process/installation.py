@@ -9,7 +9,9 @@ from typing import Tuple
 
 ARCHITECTURES = ("75", "80", "90", "100", "120")  # for which a complete build has GPU code, as in setup.py
 _WHY = {"left out": "GPU code was left out when this was built (AMPC_CUDA=0)", "no nvcc": "nvcc was not found when this was built",
-        "nvcc failed": "nvcc failed when this was built; the build's output says why"}
+        "nvcc failed": "nvcc failed when this was built; the build's output says why",
+        "no lzma": "GPU code needs a Python with the module lzma, and the one that built this lacks it",
+        "no GPU": "this was built by AMPC_CUDA=native, and nvidia-smi named no GPU of sm_75 or newer"}
 _PACKAGES = {"cublasLt": ("nvidia-cublas", "nvidia-cublas-cu12"), "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
              "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")}  # for a driver of CUDA 13, and of CUDA 12
 

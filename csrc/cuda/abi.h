@@ -96,7 +96,9 @@ typedef struct { /* as of version 2.14; newer ones append members, which they le
     ENTRY(CUDA_SUCCESS, AC_CU_SUCCESS, 0)                                                                              \
     ENTRY(CUDA_ERROR_OUT_OF_MEMORY, AC_CU_OUT_OF_MEMORY, 2)                                                            \
     ENTRY(CUDA_ERROR_NO_DEVICE, AC_CU_NO_DEVICE, 100)                                                                  \
+    ENTRY(CUDA_ERROR_INVALID_IMAGE, AC_CU_INVALID_IMAGE, 200)                                                          \
     ENTRY(CUDA_ERROR_NO_BINARY_FOR_GPU, AC_CU_NO_BINARY, 209)                                                          \
+    ENTRY(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, AC_CU_NEWER_PTX, 222)                                                    \
     ENTRY(CUDA_ERROR_NOT_FOUND, AC_CU_NOT_FOUND, 500)                                                                  \
     ENTRY(CUDA_ERROR_NOT_READY, AC_CU_NOT_READY, 600)                                                                  \
     ENTRY(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, AC_CU_CAPTURE_UNSUPPORTED, 900)                                       \

@@ -64,14 +64,18 @@ static CUresult load_bytes(ac_device d, const char *bytes, _Atomic(CUmodule) *mo
     return result == AC_CU_OUT_OF_MEMORY && ac_gpu_make_room(d) ? load_once(bytes, module) : result;
 }
 
-/* Unpacked outside of the lock: that takes the interpreter's. */
+/* Unpacked outside of the lock: that takes the interpreter's, and whoever runs meanwhile may leave the thread another
+ * context. */
 static int load_code(ac_device d, const ac_gpu_code *c, _Atomic(CUmodule) *module, CUresult *result) {
     char *bytes = ac_gpu_unpack(c->packed, (size_t)(c->end - c->packed));
-    if (!bytes) return -1;
-    *result = load_bytes(d, bytes, module);
+    int failed = !bytes || ac_gpu_use(d) < 0;
+    if (!failed) *result = load_bytes(d, bytes, module);
     free(bytes);
-    return 0;
+    return failed ? -1 : 0;
 }
+
+/* What a driver says of machine code that is not for its GPU, or in a format that it does not know. */
+static bool is_refusal(CUresult result) { return result == AC_CU_NO_BINARY || result == AC_CU_INVALID_IMAGE; }
 
 /* Machine code; where there is none for this GPU, or the driver refuses it, PTX. */
 static int load_image(ac_device d, ac_gpu_image image, _Atomic(CUmodule) *module) {
@@ -85,7 +89,13 @@ static int load_image(ac_device d, ac_gpu_image image, _Atomic(CUmodule) *module
                        "CUDA_VISIBLE_DEVICES hides a GPU",
                        ac_gpu_index(d), architecture);
     if (machine) AC_TRY(load_code(d, machine, module, &result));
-    if (result == AC_CU_NO_BINARY && ptx) AC_TRY(load_code(d, ptx, module, &result));
+    if (is_refusal(result) && ptx) AC_TRY(load_code(d, ptx, module, &result));
+    if (result == AC_CU_NEWER_PTX)
+        return ac_fail(AC_RUNTIME,
+                       "the NVIDIA driver (%s) does not compile the PTX that this build has for cuda:%d, an sm_%d, "
+                       "because a newer CUDA toolkit made it; update the driver, or build ampc by a toolkit that is no "
+                       "newer than the driver",
+                       ac_gpu_library_note("driver"), ac_gpu_index(d), architecture);
     return ac_cu_check(result, "loading the GPU code");
 }
 

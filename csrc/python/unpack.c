@@ -15,33 +15,15 @@ static char *copy_of(PyObject *bytes) {
     return copy;
 }
 
-/* The exception that is set, as an error of the core, which outlives the interpreter's lock. */
-static void fail_unpacking(void) {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    bool absent = PyErr_GivenExceptionMatches(type, PyExc_ImportError);
-    PyObject *text = value ? PyObject_Str(value) : NULL;
-    const char *why = text ? PyUnicode_AsUTF8(text) : NULL;
-    (void)ac_fail(PyErr_GivenExceptionMatches(type, PyExc_MemoryError) ? AC_MEMORY : AC_RUNTIME,
-                  "unpacking the GPU code: %s%s", why ? why : "failed",
-                  absent ? "; it needs a Python with the module lzma, which is left out where Python was compiled "
-                           "without the headers of liblzma"
-                         : "");
-    PyErr_Clear();
-    Py_XDECREF(text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-}
-
-/* lzma.decompress; on any thread, whoever holds the interpreter's lock. */
+/* On any thread, whoever holds the interpreter's lock. Python may run anybody's code meanwhile: a signal's handler, or
+ * what the collection of garbage ends. */
 static char *unpack(const char *packed, size_t n) {
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *lzma = PyImport_ImportModule("lzma");
-    PyObject *bytes = lzma ? PyObject_CallMethod(lzma, "decompress", "y#", packed, (Py_ssize_t)n) : NULL;
+    PyObject *bytes = NULL, *module = PyImport_ImportModule("ampc._process.gpu_code");
+    if (module) AC_OUTSIDE(bytes = PyObject_CallMethod(module, "unpacked", "y#", packed, (Py_ssize_t)n));
     char *copy = bytes ? copy_of(bytes) : NULL;
-    if (!copy) fail_unpacking();
-    Py_XDECREF(lzma);
+    if (!copy) (void)ac_fail(AC_PYTHON, "the GPU code could not be unpacked");
+    Py_XDECREF(module);
     Py_XDECREF(bytes);
     PyGILState_Release(state);
     return copy;

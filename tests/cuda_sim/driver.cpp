@@ -32,6 +32,7 @@ enum Result {
     BAD_IMAGE = 200,
     BAD_CONTEXT = 201,
     NO_BINARY = 209,
+    INVALID_PTX = 218,
     BAD_HANDLE = 400,
     NOT_FOUND = 500,
     NOT_READY = 600,
@@ -139,9 +140,11 @@ struct State {
     std::set<Capture *> captures;
     std::set<Graph *> graphs, executables;
     std::vector<Handle *> free_handles;
-    bool refuse_machine_code = false; /* as drivers of Tegra refuse that of desktops */
-    int loaded = 0;                   /* the architecture of the last image, less than 0 of PTX */
-    std::string wrong;                /* what a kernel did; every later call fails */
+    int refuse_machine_code =
+        0;              /* the result of loading it, where that is refused, as Tegra's driver refuses a desktop's */
+    int refuse_ptx = 0; /* the same, as a driver refuses that of a newer toolkit */
+    int loaded = 0;     /* the architecture of the last image, less than 0 of PTX */
+    std::string wrong;  /* what a kernel did; every later call fails */
     double clock = 0;
     long long fail_alloc = 0, fail_launch = 0, no_memory_to_load = 0, no_memory_to_launch = 0,
               no_memory_to_instantiate = 0, syncs = 0, launches = 0, copies = 0, replays = 0;
@@ -366,6 +369,7 @@ API cuGetErrorName(int e, const char **name) {
                                                       {NO_DEVICE, "CUDA_ERROR_NO_DEVICE"},
                                                       {BAD_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
                                                       {NO_BINARY, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+                                                      {INVALID_PTX, "CUDA_ERROR_INVALID_PTX"},
                                                       {BAD_DEVICE, "CUDA_ERROR_INVALID_DEVICE"},
                                                       {BAD_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
                                                       {BAD_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
@@ -413,17 +417,20 @@ API cuDeviceTotalMem_v2(size_t *bytes, int d) {
     ENTER;
     return *bytes = sim.devices[(size_t)d]->limit, SUCCESS;
 }
-static int architecture() {
-    const char *number = getenv("AMPC_SIM_ARCHITECTURE");
-    return number ? atoi(number) : 90;
+/* Of "90,75" the first GPU has 90, and all others 75. */
+static int architecture(int device) {
+    const char *numbers = getenv("AMPC_SIM_ARCHITECTURE"), *next;
+    if (!numbers) return 90;
+    while (device-- > 0 && (next = strchr(numbers, ','))) numbers = next + 1;
+    return atoi(numbers);
 }
-API cuDeviceGetAttribute(int *v, int which, int) {
+API cuDeviceGetAttribute(int *v, int which, int device) {
     switch (which) {
-    case 16: return *v = 4, SUCCESS;                   /* multiprocessors: few, so that kernels go round */
-    case 38: return *v = 4 << 20, SUCCESS;             /* L2 */
-    case 39: return *v = 2048, SUCCESS;                /* threads of a multiprocessor */
-    case 75: return *v = architecture() / 10, SUCCESS; /* compute capability */
-    case 76: return *v = architecture() % 10, SUCCESS;
+    case 16: return *v = 4, SUCCESS;                         /* multiprocessors: few, so that kernels go round */
+    case 38: return *v = 4 << 20, SUCCESS;                   /* L2 */
+    case 39: return *v = 2048, SUCCESS;                      /* threads of a multiprocessor */
+    case 75: return *v = architecture(device) / 10, SUCCESS; /* compute capability */
+    case 76: return *v = architecture(device) % 10, SUCCESS;
     case 88: return *v = sim.reads_pageable, SUCCESS;
     default: return INVALID;
     }
@@ -478,9 +485,10 @@ API cuModuleLoadData(void **m, const void *image) {
     if (sim.no_memory_to_load && --sim.no_memory_to_load == 0) return OUT_OF_MEMORY;
     if (!here()) return BAD_CONTEXT;
     if (image && *(const char *)image) {
-        int of = architecture_of(image), gpu = architecture();
-        bool runs = of > 0 && of <= gpu && of / 10 == gpu / 10 && !sim.refuse_machine_code;
+        int of = architecture_of(image), gpu = architecture(here()->index);
+        bool runs = of > 0 && of <= gpu && of / 10 == gpu / 10;
         if (of == 0) return BAD_IMAGE;
+        if (int refused = of > 0 ? sim.refuse_machine_code : sim.refuse_ptx) return refused;
         if (!runs && !(of < 0 && -of <= gpu)) return NO_BINARY;
         sim.loaded = of;
     }
@@ -933,7 +941,8 @@ extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const
     if (w == "fail_alloc") return sim.fail_alloc = value, 0;
     if (w == "fail_launch") return sim.fail_launch = value, 0;
     if (w == "no_memory_to_load") return sim.no_memory_to_load = value, 0;
-    if (w == "refuse_machine_code") return sim.refuse_machine_code = value != 0, 0;
+    if (w == "refuse_machine_code") return sim.refuse_machine_code = (int)value, 0;
+    if (w == "refuse_ptx") return sim.refuse_ptx = (int)value, 0;
     if (w == "loaded") return sim.loaded;
     if (w == "no_memory_to_launch") return sim.no_memory_to_launch = value, 0;
     if (w == "no_memory_to_instantiate") return sim.no_memory_to_instantiate = value, 0;
