@@ -387,6 +387,20 @@ def test_gradients_where_a_formula_would_divide_zeros_or_overflow():
             assert z.grad.tolist() == pytest.approx([35.0, 0.0, 0.0, 28.0, 0.0, 0.0], abs=1e-9, rel=1e-4)
 
 
+def test_a_gradient_that_is_assigned_fits_its_tensor():
+    """As in torch: the shape, the dtype and the device are the tensor's."""
+    p = ampc.ones(3, requires_grad=True)
+    for given, error, text in ((ampc.ones(4), RuntimeError, r"shape and dtype: float32 \[3\], got float32 \[4\]"),
+                               (ampc.ones(3).half(), RuntimeError, "got float16"), (1.0, TypeError, "must be a Tensor or None, got float"),
+                               (p, RuntimeError, "cannot be its own"),
+                               (ampc.ones(3, device="meta"), RuntimeError, f"the tensor's device, {p.device}, got one on meta; bring it there")):
+        with pytest.raises(error, match=text):
+            p.grad = given
+        assert p.grad is None
+    p.grad = ampc.ones(3)
+    assert p.grad.tolist() == [1, 1, 1]
+
+
 def test_a_hook_gives_the_dtype_it_was_given():
     x = ampc.ones(2, requires_grad=True)
     handle = x.register_hook(lambda g: g.double())

@@ -212,7 +212,7 @@ def test_pieces_join_again():
 
 def test_out_of_memory_leaves_all_usable():
     total = ampc.cuda.mem_get_info()[1]
-    with pytest.raises(ampc.cuda.OutOfMemoryError, match=r"asked for .* in use and .* cached by this process, .* free of") as e:
+    with pytest.raises(ampc.cuda.OutOfMemoryError, match=r"asked for .* in use and .* cached by this process, .* free of.*; a smaller batch") as e:
         ampc.empty(total, dtype=ampc.float32)
     assert isinstance(e.value, RuntimeError) and ampc.OutOfMemoryError is ampc.cuda.OutOfMemoryError
     assert ampc.ones(3).sum().item() == 3
@@ -316,6 +316,14 @@ def test_a_bad_index_names_operator_and_tensor():
         with pytest.raises(IndexError, match=text):
             settled(act())
         assert x.sum().item() == 45  # told once; all goes on
+
+
+def test_the_doctor_finds_the_line_of_a_bad_index():
+    table = ampc.ones(5, 2)
+    with pytest.raises(IndexError, match=r"with ampc.doctor\(\):` shows its line") as e, ampc.doctor():
+        found = ampc.nn.functional.embedding(ampc.tensor([7]), table)
+        settled(found * 2)
+    assert "embedding" in str(e.traceback[0].statement)
 
 
 def _bag(rows, at):

@@ -51,7 +51,7 @@ def test_without_a_gpu(tmp_path, capsys):
 
 def test_it_goes_on_after_each_failure(tmp_path, monkeypatch, capsys):
     python = [sys.executable, "-c"]
-    monkeypatch.setattr(command, "_look", lambda: ("", True))
+    monkeypatch.setattr(command, "_look", lambda: command.Found("", True))
     monkeypatch.setattr(command, "_parts", lambda tests, small: [
         command.Part("status", [*python, "print('what was wrong'); raise SystemExit(3)"], 20), command.Part("crash", [*python, "import os; os.abort()"], 20),
         command.Part("hang", [*python, "import subprocess, sys; print('begun', flush=True); subprocess.run([sys.executable, '-c', 'while True: pass'])"], 3),
@@ -62,14 +62,35 @@ def test_it_goes_on_after_each_failure(tmp_path, monkeypatch, capsys):
     assert parts_of(report) == {"status": "FAILED", "crash": "FAILED", "hang": "FAILED", "missing": "FAILED", "long": "good", "last": "good"}
     text = report.read_text()
     for said in ("FAILED: exit status 3", "    what was wrong", "FAILED: signal 6", "FAILED: ended after 3 s", "    begun", "No such file", "lines before",
-                 "failed: status, crash, hang, missing"):
+                 "failed: status; crash; hang; missing", "attach it to an issue"):
         assert said in text
     assert text.count("line\n") == command.LINES
 
 
+@pytest.mark.parametrize("end", ["time.sleep(99)", "os.abort()"])
+def test_what_hangs_or_crashes_is_named(end, tmp_path, monkeypatch, capsys):
+    """The product at which a part ended; those before it fill no report."""
+    code = (f"import os, time; from ampc.selftest import first_contact as c; c._check = lambda case, *_: case.n == 3 and {end} or ''; "
+            "c.Numbers = lambda *_: None; c.main(['products', 'float16', '--small'])")
+    monkeypatch.setattr(command, "_look", lambda: command.Found("", True))
+    monkeypatch.setattr(command, "_parts", lambda tests, small: [command.Part("products", [sys.executable, "-c", code], 5)])
+    report = tmp_path / "report.txt"
+    assert main(["first-contact", "--output", str(report)]) == 1
+    text = report.read_text()
+    assert "it ended in: float16: 1 x 3 x 1, no bias, offset 0" in text and "1 x 1 x 1" not in text
+
+
+@simulated
+def test_a_simulated_gpu_gets_few_sizes(tmp_path, monkeypatch, capsys):
+    small = []
+    monkeypatch.setattr(command, "_parts", lambda tests, less: small.append(less) or [])
+    assert main(["first-contact", "--output", str(tmp_path / "report.txt")]) == 0
+    assert small == [True] and "the GPU is simulated" in capsys.readouterr().out
+
+
 def test_a_driver_that_ends_the_process_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "_run", lambda ask, limit, run=command._run: run([sys.executable, "-c", "import os; os.abort()"], limit))
-    assert command._look() == ("looking for it failed: signal 6", False)
+    assert command._look() == command.Found("looking for it failed: signal 6")
     monkeypatch.setattr(command, "_parts", lambda tests, small: [command.Part("some", [sys.executable], 20)])
     assert main(["first-contact", "--output", str(tmp_path / "report.txt")]) == 2
     assert "there is no usable GPU: looking for it failed: signal 6" in capsys.readouterr().out and "some: left out" in (tmp_path / "report.txt").read_text()
@@ -77,7 +98,7 @@ def test_a_driver_that_ends_the_process_is_told(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a file that is always full")
 def test_a_full_disk_leaves_the_terminal(monkeypatch, capsys):
-    monkeypatch.setattr(command, "_look", lambda: ("", True))
+    monkeypatch.setattr(command, "_look", lambda: command.Found("", True))
     monkeypatch.setattr(command, "_parts", lambda tests, small: [command.Part("some", [sys.executable, "-c", "print('said')"], 20)])
     assert main(["first-contact", "--output", "/dev/full"]) == 1
     said = capsys.readouterr().out

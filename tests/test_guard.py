@@ -445,6 +445,28 @@ def test_regions_without_effect(sizes, says):
     assert found.rule == "autocast-without-effect" and found.file == __file__
 
 
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU beside the CPU")
+@pytest.mark.usefixtures("observed")
+@pytest.mark.parametrize("region, where", [("cpu", "cuda"), ("cuda", "cpu")])
+def test_a_region_of_the_other_device(region, where):
+    """It casts nothing; the scaler is not blamed for what nobody computed in float16, and explain says why."""
+    net, x = ampc.nn.Linear(128, 256).to(where), ampc.ones(64, 128, device=where)
+    optimizer, scaler = ampc.optim.SGD(net.parameters(), lr=0.1), ampc.amp.GradScaler(where)
+    said = rf"of '{region}', and its products ran on '{where}'[^\0]*write torch.autocast\('{where}'"
+    with pytest.warns(doctor.PerformanceNote, match=said), ampc.autocast(region, dtype=ampc.float16):
+        loss = net(x).square().mean()
+    assert loss.dtype is ampc.float32
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert [r.rule for r in doctor.reports()] == ["autocast-without-effect"]
+    with ampc.explain() as e, ampc.autocast(region, dtype=ampc.float16):
+        net(x)
+    (ran,), (product,) = e.ran, e.products
+    assert ran.dtype == "float32" and ran.reason == f"the autocast region is of '{region}', this ran on {where}: the inputs' dtype"
+    assert product.why == f"it ran in float32: the autocast region is of '{region}'"
+
+
 def image(channels, size):
     return ampc.randn(8, channels, size, size)
 

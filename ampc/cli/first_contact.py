@@ -74,6 +74,14 @@ def _parts(tests: Optional[str], small: bool) -> List[Part]:
     ]
 
 
+class Found(NamedTuple):
+    """What this machine has."""
+
+    unusable: str  # why no GPU can be used; "" where one can
+    nccl: bool = False
+    simulated: bool = False  # the GPU
+
+
 class _Report:
     """A file that is written as the parts end, and the terminal. Where one of them takes no more, the other still does."""
 
@@ -104,11 +112,20 @@ class _Report:
         self.say(f"{part.name}: {how} ({self.ended[-1][2]:.0f} s of {part.seconds:.0f})")
         if part.command:
             self.say("    $ " + " ".join(part.command), terminal=False)
-        lines = output.rstrip().splitlines()
+        lines = _kept(output.rstrip().splitlines(), how)
         if len(lines) > LINES:
             lines = [f"... {len(lines) - LINES} lines before", *lines[-LINES:]]
         self.say("\n".join("    " + line for line in lines) + "\n", terminal=False)
         return how == "good" or how.startswith("left out")
+
+
+def _kept(lines: List[str], how: str) -> List[str]:
+    """What a part has said: of the lines that tell what comes next only the last, where a signal or the time ended it."""
+    from ..selftest.first_contact import PROGRESS
+
+    ahead = [line[len(PROGRESS):] for line in lines if line.startswith(PROGRESS)]
+    said = [line for line in lines if not line.startswith(PROGRESS)]
+    return [*said, f"it ended in: {ahead[-1]}"] if ahead and how.startswith(("FAILED: signal", "FAILED: ended")) else said
 
 
 def _run(command: List[str], limit: float) -> Tuple[str, str]:
@@ -155,15 +172,15 @@ def why_not() -> str:
     return ""
 
 
-def _look() -> Tuple[str, bool]:
-    """``why_not()``, and whether NCCL is there. Another process asks: a broken driver may end it, or never answer."""
-    ask = ("from ampc.cli.first_contact import why_not; from ampc.distributed import is_nccl_available; "
-           "print('GPU', why_not().replace('\\n', ' ')); print('NCCL', is_nccl_available())")
+def _look() -> Found:
+    """What is there. Another process asks: a broken driver may end it, or never answer."""
+    ask = ("from ampc import _C; from ampc.cli.first_contact import why_not; from ampc.distributed import is_nccl_available; "
+           "print('GPU', why_not().replace('\\n', ' ')); print('NCCL', is_nccl_available()); print('SIMULATED', _C._cuda_is_simulated())")
     how, output = _run([sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-c", ask], 60)
     said = {line.partition(" ")[0]: line.partition(" ")[2].strip() for line in output.splitlines()}
     if how != "good" or "GPU" not in said:
-        return f"looking for it {how.replace('FAILED: ', 'failed: ')}", False
-    return said["GPU"], said.get("NCCL") == "True"
+        return Found(f"looking for it {how.replace('FAILED: ', 'failed: ')}")
+    return Found(said["GPU"], said.get("NCCL") == "True", said.get("SIMULATED") == "True")
 
 
 def first_contact(args: argparse.Namespace) -> int:
@@ -176,19 +193,24 @@ def first_contact(args: argparse.Namespace) -> int:
     try:
         report = _Report(file)
         report.say(f"ampc {__version__}, first contact, {time.strftime('%Y-%m-%d %H:%M')}, Python {platform.python_version()}, {platform.platform()}")
-        unusable, nccl = _look()
+        found = _look()
+        if found.simulated and not args.small:
+            report.say("the GPU is simulated, which is slow: sizes are few and small, as with --small")
         good = True
-        for part in _parts(_tests_near(args.tests), args.small):
-            if unusable and part.name not in ("the machine", "ampc info"):
+        for part in _parts(_tests_near(args.tests), args.small or found.simulated):
+            if found.unusable and part.name not in ("the machine", "ampc info"):
                 part = part._replace(command=[], why="no usable GPU, see ampc info")
-            elif not nccl and part.name.startswith("NCCL"):
+            elif not found.nccl and part.name.startswith("NCCL"):
                 part = part._replace(command=[], why="NCCL is not there")
             good = report.run(part, end - time.monotonic()) and good
         failed = [name for name, how, _ in report.ended if how.startswith("FAILED")]
         report.say(f"{len(report.ended)} parts, {sum(s for _, _, s in report.ended):.0f} s; "
-                   + (f"failed: {', '.join(failed)}" if failed else "none failed") + (f"; there is no usable GPU: {unusable}" if unusable else ""))
+                   + (f"failed: {'; '.join(failed)}" if failed else "none failed")
+                   + (f"; there is no usable GPU: {found.unusable}" if found.unusable else ""))
+        if failed:
+            report.say("The report has the command of each part, which runs it alone, and what it said. Please attach it to an issue.")
     finally:
         with contextlib.suppress(OSError):
             file.close()
     print(f"the report is in {args.output}" + (f", and not complete: {report.lost}" if report.lost else ""))
-    return 2 if unusable else int(not good or bool(report.lost))
+    return 2 if found.unusable else int(not good or bool(report.lost))

@@ -58,6 +58,12 @@ def _text(dtype: Any) -> str:
     return str(dtype).split(".")[-1]
 
 
+def _other_region(t: Any) -> str:
+    """The device type of the open region, where it is not that of the tensor; "" where one serves it, or none is open."""
+    here, there = ("cuda", "cpu") if t.is_cuda else ("cpu", "cuda")
+    return there if _C._cuda_count() and _C._is_autocast_enabled(there) and not _C._is_autocast_enabled(here) else ""
+
+
 class Explain(Watcher):
     """Looks at every operator of this thread, forward and backward, until its end."""
 
@@ -66,6 +72,8 @@ class Explain(Watcher):
         self._casts: Dict[Tuple[str, str], List[float]] = {}
         self._products: Dict[tuple, int] = {}
         self.multiplications = [0, 0, 0]  # of products in 16 bits: all, those in which tiles are partly empty, and the most in one
+        self.passed_over = ""  # 'cpu' or 'cuda': a product was there, and the open region is of the other
+        self.without_units: Any = None  # the dtype of a product on the CPU, which has no units for it
         self._category = {op["name"]: op["cast"] for op in _C.op_table()}
         self._before: Dict[str, int] = {}
         self._copies: Dict[str, int] = {}
@@ -107,6 +115,8 @@ class Explain(Watcher):
             return _text(low), "autocast: products in 16 bits"
         if _C._running() is not None:
             return _text(out.dtype), "backward: the dtype that forward chose"
+        if _other_region(out):
+            return _text(out.dtype), f"the autocast region is of '{_other_region(out)}', this ran on {out.device.type}: the inputs' dtype"
         if not _C._autocast_active():
             within = _C._is_autocast_enabled("cpu") or _C._is_autocast_enabled("cuda")
             return _text(out.dtype), "autocast: part of an operator that runs in float32" if within else "no autocast region: the inputs' dtype"
@@ -120,7 +130,11 @@ class Explain(Watcher):
     def _product(self, op: str, floats: list, outputs: tuple, low: Any) -> None:
         shape, size = _product_sizes(op, floats, outputs[0]), multiplications(op, floats, outputs)
         why = self._obstacle(shape, size, floats, low)
+        if low is None and floats and _other_region(floats[0]):
+            self.passed_over = floats[0].device.type
         if low is not None:
+            if not floats[0].is_cuda and not _C._has_units(low):
+                self.without_units = low
             self.multiplications[0] += size
             self.multiplications[1] += size if TILES in why else 0
             self.multiplications[2] = max(self.multiplications[2], size)
@@ -132,7 +146,9 @@ class Explain(Watcher):
     def _obstacle(shape: Optional[Tuple[int, ...]], size: int, floats: list, low: Any) -> str:
         dtype = low if low is not None else floats[0].dtype if floats else None
         if dtype not in HALVES:
-            return f"it ran in {_text(dtype)}: " + ("autocast leaves float64 alone" if dtype == _C.float64 else "no autocast region is open")
+            other = _other_region(floats[0]) if floats else ""
+            return f"it ran in {_text(dtype)}: " + ("autocast leaves float64 alone" if dtype == _C.float64 else f"the autocast region is of '{other}'"
+                                                    if other else "no autocast region is open")
         on_gpu = floats[0].is_cuda
         if not on_gpu and not _C._has_units(dtype):
             return f"this CPU has no unit for {_text(dtype)}"

@@ -57,6 +57,7 @@ class _State:
     read_since = False  # whether it has told it since the last loss was scaled
     waiting: Optional[tuple] = None  # a report that is dropped if the script reads the scale: the arguments of _say
     scaled: Optional[tuple] = None  # the last loss's scaler, weakly, and its scale
+    passed_over = False  # an autocast region was of the device on which nothing ran
     with_closure: Any = None  # the optimizer whose step has a closure and has not ended
 
 
@@ -100,7 +101,7 @@ def reports(clear: bool = False) -> List[Report]:
     if clear:
         _State.log.clear()
         _State.said.clear()
-        _State.waiting = None
+        _State.waiting, _State.passed_over = None, False
     return every
 
 
@@ -347,7 +348,7 @@ def before_unscale(number: int, iteration: int, scale: float, optimizer: Any) ->
                    f"they become {scale:g} times too small", "write scaler.scale(loss).backward() in place of loss.backward()")
         elif states & SCALED and first is not None:
             _of_whom(number, iteration, scale, first)
-            if not float16:
+            if not float16 and not _State.passed_over:
                 report("scaler-without-fp16", "nothing ran in float16, so a GradScaler has no use here; it does no harm, because it "
                        "divides by what it multiplied with", "leave the scaler out, or pass enabled=False; bfloat16 and float32 need none", once=True)
 
@@ -425,9 +426,13 @@ def before_wait(optimizer: Any, why: str) -> None:
 
 
 def before_region(dtype: Any) -> None:
-    """A region of a CPU without units for its dtype is made."""
-    if _is_silent("autocast-without-effect"):
+    """A region of a CPU without units for its dtype is made. Where a GPU is, the region may have been meant for it: region_ends tells."""
+    if _is_silent("autocast-without-effect") or _C._cuda_count():
         return
+    _without_units(dtype)
+
+
+def _without_units(dtype: Any) -> None:
     other = _C.bfloat16 if dtype is _C.float16 else _C.float16
     named = [str(d).split(".")[-1] for d in (dtype, other)]
     fix = f"use dtype=torch.{named[1]}, which this CPU can multiply" if _C._has_units(other) else \
@@ -466,6 +471,12 @@ def region_ends(seen: Any) -> None:
 
     seen._ends()
     every, partly, most = seen.multiplications
+    if seen.passed_over and not every:
+        _passed_over(seen.passed_over)
+        return
+    if seen.without_units is not None:
+        _without_units(seen.without_units)
+        return
     spent, casts = sum(r.seconds for r in seen.ran), sum(c.seconds for c in seen.casts)
     if 0 < most < SMALL:
         text = (f"the largest product in 16 bits of this region is {_shape_of(seen, 'small')}: so small that casts and calls take longer than "
@@ -481,6 +492,14 @@ def region_ends(seen: Any) -> None:
     else:
         return
     note("autocast-without-effect", text, fix)
+
+
+def _passed_over(kind: str) -> None:
+    """The products of a region ran on a device of another kind than it is of."""
+    _State.passed_over = True
+    other = "cpu" if kind == "cuda" else "cuda"
+    note("autocast-without-effect", f"this region is of '{other}', and its products ran on '{kind}': they stay in their inputs' dtype, and nothing "
+         "becomes faster", f"write torch.autocast('{kind}', ...), or torch.autocast(x.device.type, ...), which follows the data")
 
 
 def _shape_of(seen: Any, word: str) -> str:

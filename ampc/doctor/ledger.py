@@ -239,7 +239,7 @@ class Ledger:
             if grown:
                 return "divergence", f"the loss is {step.loss} after {grown}: lower the learning rate, or clip the gradients"
             return "model", f"the loss itself is {step.loss}, so no scale helps: an operator of the forward pass overflowed, or the batch "\
-                f"contains inf or nan{_soon(before)}"
+                f"contains inf or nan{_soon(before)}; `ampc run --doctor` names which"
         if step._leftover and _was_skipped(step, before):
             return "leftover", "the inf and nan of a step that was skipped before were still in the gradients that this one added to: call "\
                 "optimizer.zero_grad() before the first backward() of an iteration"

@@ -6,6 +6,7 @@ NCCL, speeds beside torch.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import importlib
 import itertools
 import statistics
@@ -24,6 +25,7 @@ SMALL = (1, 3, 8, 17)
 BATCHES = (65_536, 65_537)  # cuBLASLt and kernels may count batches in 16 bits
 SHOWN = 20  # errors that are printed
 _ROWS = 6  # of a large result, that are compared
+PROGRESS = "> "  # begins a line that says what comes next; a report keeps the last one, of a part that ended before it was done
 
 
 class Case(NamedTuple):
@@ -91,11 +93,17 @@ def _checks(dtype: Any, sizes: Tuple[int, ...]) -> Iterator[Tuple[str, Callable[
         yield f"{batches} batches of 2 x 2 x 3", lambda batches=batches: _batched(batches, dtype)  # type: ignore[misc]
 
 
+def _next(what: str) -> None:
+    """Says what comes next, in case that it never ends, or ends the process."""
+    print(f"{PROGRESS}{what}", flush=True)
+
+
 def _tried(name: str, kind: str, checks: Iterator[Tuple[str, Callable[[], str]]]) -> int:
     """How many were wrong or failed; the first of these are printed."""
     bad = run = 0
     for what, check in checks:
         run += 1
+        _next(f"{name}{what}")
         try:
             wrong = check()
         except Exception as error:  # a library's own errors too: the others are tried all the same
@@ -227,7 +235,10 @@ def _train(steps: int, graphed: bool) -> List[float]:
 
 def graphs(steps: int) -> int:
     """Whether a training step replayed as a CUDA graph gives the numbers of one without."""
-    eager, graphed = _train(steps, False), _train(steps, True)
+    _next("steps without a graph")
+    eager = _train(steps, False)
+    _next("steps with a graph")
+    graphed = _train(steps, True)
     differ = [i for i, (a, b) in enumerate(zip(eager, graphed)) if a != b and not (np.isnan(a) and np.isnan(b))]
     first = differ[0] if differ else 0
     how = f"the numbers differ from step {first // 2} on: {eager[first]:g} without, {graphed[first]:g} with" if differ else "numbers equal"
@@ -287,6 +298,7 @@ def speed(n: int, seconds: float) -> int:
     bad = 0
     print(f"{'':24}{'ampc ms':>10}{'torch ms':>10}{'ratio':>8}" + ("" if torch else "   (torch is not there, or has no GPU)"))
     for name, call in mine.items():
+        _next(name)
         try:
             took = _milliseconds(ampc, call, seconds)
             other = _milliseconds(torch, theirs[name], seconds) if torch else None
@@ -305,6 +317,7 @@ def main(argv: List[str]) -> int:
     parser.add_argument("dtype", nargs="?", choices=DTYPES, default="float32", help="of products and convolutions")
     parser.add_argument("--small", action="store_true", help="few sizes, to try the program")
     args = parser.parse_args(argv)
+    faulthandler.enable()
     if args.part == "products":
         return int(products(args.dtype, SMALL if args.small else SIZES) > 0)
     if args.part == "convolutions":

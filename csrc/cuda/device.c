@@ -313,7 +313,7 @@ int ac_gpu_check_trouble(void) {
     return ac_fail(
         AC_INDEX,
         "%s on the GPU: index %lld%s%s%s is out of range for a size of %lld%s (noticed after the operator was "
-        "queued; what it reads there is 0, and nothing is written there)",
+        "queued: `with ampc.doctor():` shows its line; what it reads there is 0, and nothing is written there)",
         info->shown, (long long)found.value, in, input, whole ? "" : "`", (long long)found.size,
         ac_index_hint(found.value, found.size));
 }

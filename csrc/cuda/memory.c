@@ -201,7 +201,8 @@ static int out_of_memory(ac_device d, int64_t requested) {
         (void)snprintf(limit, sizeof limit, "; this process is held to %s", most);
     }
     return ac_fail(AC_GPU_MEMORY,
-                   "CUDA out of memory on %s: asked for %s; %s in use and %s cached by this process, %s free of %s%s",
+                   "CUDA out of memory on %s: asked for %s; %s in use and %s cached by this process, %s free of %s%s; "
+                   "a smaller batch, autocast or utils.checkpoint needs less, and nvidia-smi shows who else uses it",
                    ac_device_name(d), asked, used, cached, empty, all, limit);
 }
 

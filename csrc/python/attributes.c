@@ -141,6 +141,12 @@ static int set_grad(PyObject *self, PyObject *value, void *unused) {
                      ac_dtypes[t->dtype].name, ac_shape_text(t, want), ac_dtypes[g->dtype].name, ac_shape_text(g, got));
         return -1;
     }
+    if (ac_device_of(g) != ac_device_of(t)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "grad must be on the tensor's device, %s, got one on %s; bring it there with .to(device)",
+                     ac_device_name(ac_device_of(t)), ac_device_name(ac_device_of(g)));
+        return -1;
+    }
     ac_meta *m = ac_meta_of(t);
     if (!m) return (void)ac_raise(), -1;
     ac_tensor *old = m->grad;
