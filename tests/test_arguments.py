@@ -187,6 +187,12 @@ def test_gradcheck_of_backwards_that_differ():
         assert not ampc.autograd.gradcheck(Wrong.apply, x, fast_mode=fast, raise_exception=False)
 
 
+def test_fast_gradcheck_moves_no_element_by_more_than_eps():
+    kinks = ampc.tensor([-1.0, 1.0, 3.0], dtype=ampc.float64) * 2e-3  # an element lies 1.1 eps from its own
+    x = (kinks + 1.1e-3).detach().requires_grad_()
+    assert ampc.autograd.gradcheck(lambda x: (x - kinks).relu(), (x,), eps=1e-3, fast_mode=True)
+
+
 def test_old_name_of_grad_tensors():
     x = ampc.ones(2, requires_grad=True)
     with pytest.warns(FutureWarning, match="grad_tensors"):

@@ -154,6 +154,29 @@ def test_writes_into_views_of_what_keeps_an_order_are_recorded(order, view, writ
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("gaps", [(slice(None), slice(None), slice(0, 3)), (slice(None, None, 2), slice(1, 4)), (slice(None), slice(None), slice(1, None, 2)), (slice(None, 3), 0)], ids=str)
+def test_writes_into_views_of_what_has_gaps_are_recorded(torch, gaps, view):
+    def results(m):
+        leaf = made(m, (1, 0, 2, 3), (5, 4, 6, 3)).requires_grad_()
+        base = (leaf * 2)[gaps]  # the whole is nobody's but its
+        part = VIEWS[view](base)
+        part += leaf.mean()
+        base[0, ..., 1].mul_(3)
+        (base.square().sum() + (part**3).sum()).backward()
+        return base, part, leaf.grad
+
+    for got, want in zip(results(ampc), results(torch)):
+        np.testing.assert_allclose(got.detach().cpu().numpy(), want.detach().numpy(), rtol=1e-4)
+
+
+def test_a_view_between_the_elements_of_its_base_is_refused():
+    base = (ampc.ones(2, 6, requires_grad=True) * 2)[:, ::2]
+    between = base.as_strided((2, 2), (6, 3), 1)
+    with pytest.raises(RuntimeError, match="make the base contiguous first"):
+        between.mul_(2)
+
+
 def test_a_view_across_rows_that_are_no_neighbours_is_refused():
     base = made(ampc, (1, 0), (2, 3)).requires_grad_() * 2
     flat = base.t().view(-1)

@@ -75,8 +75,10 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
     for k, (x, g, other) in enumerate(zip(wanted, found, again)):
         if x.numel() and (g - other).abs().max().item() > nondet_tol:
             problem = problem or f"input {k}: two backwards differ by {(g - other).abs().max().item():.3g}, and `nondet_tol` is {nondet_tol}"
-        got = [(g * _weights(x, k)).sum().item()] if fast_mode else g.reshape(-1).tolist()
-        want = _numerical(func, args, x, [_weights(x, k)] if fast_mode else _each_element(x), weights, eps)
+        slant = _weights(x.detach(), k)
+        slant /= slant.norm()  # of length 1, so that no element moves by more than eps
+        got = [(g * slant).sum().item()] if fast_mode else g.reshape(-1).tolist()
+        want = _numerical(func, args, x, [slant] if fast_mode else _each_element(x), weights, eps)
         for i, (a, n) in enumerate(zip(got, want)):
             if not abs(a - n) <= atol + rtol * abs(n):
                 problem = problem or f"input {k}, element {i}: backward gives {a:.12g}, finite differences {n:.12g}"

@@ -16,8 +16,8 @@ ac_tensor *ac_view_alias(const ac_tensor *x, const void *attrs) {
 }
 ac_tensor *ac_view_piecewise(const ac_tensor *x, const void *attrs) { return ac_view_alias(x, attrs); }
 
-/* A distance in the base's memory, as the same one if it lay row by row. `digits` gets the steps along each of the
- * base's dimensions. */
+/* A distance in the base's memory, as the same one if it lay row by row; -1 where it leads between the base's elements.
+ * `digits` gets the steps along each of the base's dimensions. */
 static int64_t distance_in_rows(const ac_tensor *base, const int *far_first, int64_t distance, int64_t *digits) {
     ac_dims shape = ac_shape_of(base), rows = ac_dims_contiguous(&shape);
     int64_t total = 0;
@@ -27,7 +27,7 @@ static int64_t distance_in_rows(const ac_tensor *base, const int *far_first, int
         distance -= digits[d] * base->strides[d];
         total += digits[d] * rows.v[d];
     }
-    return total;
+    return distance ? -1 : total;
 }
 
 /* The base's dimensions, those whose elements lie farthest apart first. */
@@ -44,11 +44,13 @@ bool ac_place_in_rows(const ac_tensor *t, const ac_tensor *base, ac_attrs_as_str
     int64_t last[AC_MAX_DIMS], steps[AC_MAX_DIMS]; /* of the view's last element in the base; along one of its dims */
     *at = (ac_attrs_as_strided){ac_shape_of(t), ac_strides_of(t), t->offset - base->offset};
     if (ac_is_contiguous(base) || t->numel == 0) return true;
-    if (!ac_is_dense(base)) return false;
+    if (ac_overlaps_itself(base)) return false;
     sort_far_first(base, far_first);
     at->offset = distance_in_rows(base, far_first, at->offset, last);
+    if (at->offset < 0) return false;
     for (int d = 0; d < t->ndim; d++) {
         at->stride.v[d] = t->shape[d] == 1 ? 0 : distance_in_rows(base, far_first, t->strides[d], steps);
+        if (at->stride.v[d] < 0) return false;
         for (int b = 0; t->shape[d] > 1 && b < base->ndim; b++) last[b] += (t->shape[d] - 1) * steps[b];
     }
     for (int b = 0; b < base->ndim; b++)
