@@ -230,46 +230,30 @@ METHOD(_taken_over) {
     return Py_NewRef(self);
 }
 
-static PyObject *last_two_exchanged(ac_tensor *t) {
-    ac_tensor *out[AC_MAX_OUT] = {NULL};
-    ac_attrs_two_dims last = {-2, -1};
-    AC_PY_TRY(ac_call(AC_OP_transpose, &t, 1, &last, out));
-    return ac_wrap(out[0]);
-}
-GETTER(T) {
-    (void)unused;
-    if (ac_overrides_now(&self, 1)) return ac_override_property("T", self);
+static PyObject *transposed(PyObject *self, bool matrices) {
     SELF;
-    if (t->ndim == 2) return last_two_exchanged(t);
     ac_tensor *out[AC_MAX_OUT] = {NULL};
+    if (matrices && t->ndim == 0) return Py_NewRef(self);
+    if (matrices || t->ndim == 2) {
+        ac_attrs_two_dims last = {-2, -1};
+        if (t->ndim < 2) return PyErr_SetString(PyExc_RuntimeError, "mT needs at least 2 dimensions"), NULL;
+        AC_PY_TRY(ac_call(AC_OP_transpose, &t, 1, &last, out));
+        return ac_wrap(out[0]);
+    }
     ac_attrs_size reversed = {{.n = t->ndim}};
     for (int d = 0; d < t->ndim; d++) reversed.size.v[d] = t->ndim - 1 - d;
     AC_PY_TRY(ac_call(AC_OP_permute, &t, 1, &reversed, out));
     return ac_wrap(out[0]);
 }
-
-/* mT, mH or H: of what has 2 to `most` dimensions, and of a number itself. */
-static PyObject *transposed(const char *name, PyObject *self, int most) {
-    if (ac_overrides_now(&self, 1)) return ac_override_property(name, self);
-    SELF;
-    if (t->ndim == 0) return Py_NewRef(self);
-    if (t->ndim < 2 || t->ndim > most)
-        return PyErr_Format(PyExc_RuntimeError, "%s: expected %s, got %d dimension%s%s", name,
-                            most == 2 ? "a matrix" : "a matrix or a batch of matrices", t->ndim,
-                            t->ndim == 1 ? "" : "s", t->ndim > 2 ? "; of batches take mH" : "");
-    return last_two_exchanged(t);
+GETTER(T) {
+    (void)unused;
+    if (ac_overrides_now(&self, 1)) return ac_override_property("T", self);
+    return transposed(self, false);
 }
 GETTER(mT) {
     (void)unused;
-    return transposed("mT", self, AC_MAX_DIMS);
-}
-GETTER(mH) {
-    (void)unused;
-    return transposed("mH", self, AC_MAX_DIMS);
-}
-GETTER(H) {
-    (void)unused;
-    return transposed("H", self, 2);
+    if (ac_overrides_now(&self, 1)) return ac_override_property("mT", self);
+    return transposed(self, true);
 }
 
 PyGetSetDef ac_tensor_getset[] = {
@@ -283,9 +267,7 @@ PyGetSetDef ac_tensor_getset[] = {
     {"data", get_data, set_data, "The same memory without history; writes to it do not disturb backward's checks.",
      NULL},
     {"T", get_T, NULL, "Dimensions reversed.", NULL},
-    {"mT", get_mT, NULL, "The last two dimensions exchanged, of a matrix or a batch of matrices.", NULL},
-    {"mH", get_mH, NULL, "mT: there are real numbers only.", NULL},
-    {"H", get_H, NULL, "T of a matrix.", NULL},
+    {"mT", get_mT, NULL, "The last two dimensions exchanged.", NULL},
     {"_version", get_version, NULL, "Autograd's count of in-place writes.", NULL},
     {"_content", get_content, NULL,
      "Count of all writes to the memory, which caches key on; None where others may write it.", NULL},
