@@ -75,7 +75,7 @@ def test_exceptions_of_several_types_are_public(call, name):
 
 
 REFUSED = """T.zeros_like(None) | T.ones_like('x') | T.empty_like([1.0]) | T.full_like(1.5, 2) | T.chunk(None, 2) | T.chunk('x', 2) | T.chunk(x, 2.5) | T.unbind([x]) | T.linspace('0', 1, 5)
-T.logspace(0, '1', 5) | T.tensor_split(x, [1, 'x']) | T.tensor_split(x, T.tensor([0.5])) | T.tensor_split(x, 'x') | T.nn.functional.interpolate(x[None], scale_factor='2')
+T.logspace(0, '1', 5) | T.tensor_split(x, [1, 'x']) | T.tensor_split(x, T.tensor([0.5])) | T.tensor_split(x, T.tensor([[1]])) | T.tensor_split(x, 'x') | x[None].H | x[0].H | x[0].mH | x[0].mT | T.nn.functional.interpolate(x[None], scale_factor='2')
 T.nn.functional.soft_margin_loss(x[0], x) | T.nn.functional.soft_margin_loss(x, x[0]) | T.take_along_dim(x, T.zeros(1, 2, dtype=T.int64), 1) | T.take_along_dim(x, T.zeros(3, 2, dtype=T.int64), 1)
 T.take_along_dim(x, x > 0, 1) | T.cdist(x, x, float('nan')) | T.pdist(x, -1.0) | T.pdist(x, float('nan')) | T.cross(x[0, :3], x[:, :3], dim=1) | T.optim.Adam([T.nn.Parameter(x)], betas='xy') | T.diagonal(x[0]) | T.linalg.diagonal(x[0]) | T.index_select(x, 1, T.zeros(1, 1, dtype=T.int64)) | T.index_add(x, 1, T.zeros(1, 1, dtype=T.int64), x[:, :1])
 T.autograd.grad(x.clone().requires_grad_().sum(), x.clone().requires_grad_(), allow_unused='x')"""

@@ -48,7 +48,8 @@ def test_layouts_of_empty_tensors(torch):
         mine, their = getattr(ampc, f)(*args, dtype=ampc.int8), getattr(torch, f)(*args, dtype=torch.int8)
         assert tuple(mine.shape) == tuple(their.shape) and mine.stride() == their.stride() and mine.dtype is ampc.int8
     assert X.double().new_empty_strided((2, 3), (1, 2)).dtype is ampc.float64
-    for f, args in (("empty_strided", ((2, 3), (1,))), ("empty_strided", ((2,), (-1,))), ("empty_permuted", ((2, 3), (0, 0)))):
+    for f, args in (("empty_strided", ((2, 3), (1,))), ("empty_strided", ((2,), (-1,))), ("empty_strided", ((8, 8), (2**61, 1))),
+                    ("empty_permuted", ((2, 3), (0, 0)))):
         with pytest.raises(RuntimeError, match=f):
             getattr(ampc, f)(*args)
 

@@ -286,7 +286,7 @@ UNREAD = {
     "stable": "sorting is always stable", "unique.sorted": "the values are always in order",
     "is_conj.input": "no tensor is complex", "set_flush_denormal.mode": "returns False: it was not set", "get_rng_state.device": "one random stream for all",
     "set_rng_state.device": "one random stream for all", "fork_rng.devices": "one random stream for all", "fork_rng.device_type": "the same",
-    "pin_memory.device": "there is one kind of device to pin for", "save_on_cpu.device_type": "the same",
+    "pin_memory.device": "there is one kind of device to pin for", "is_pinned.device": "the same", "save_on_cpu.device_type": "the same",
     "current_accelerator.check_available": "only what can be used is there at all",
     "DistributedDataParallel.check_reduction": "torch ignores it, too",
     "DistributedDataParallel.skip_all_reduce_unused_params": "a hint how much travels, with the same numbers",

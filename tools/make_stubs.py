@@ -145,7 +145,7 @@ def return_type(f: object) -> str:
 
 
 ATTRIBUTES = {"shape": "Size", "dtype": "dtype", "ndim": "builtins.int", "requires_grad": "builtins.bool", "grad": "Optional[Tensor]",
-              "data": "Tensor", "T": "Tensor", "mT": "Tensor", "H": "Tensor", "is_leaf": "builtins.bool", "device": "device", "grad_fn": "Optional[Node]",
+              "data": "Tensor", "T": "Tensor", "mT": "Tensor", "mH": "Tensor", "H": "Tensor", "is_leaf": "builtins.bool", "device": "device", "grad_fn": "Optional[Node]",
               "is_cuda": "builtins.bool", "is_cpu": "builtins.bool", "itemsize": "builtins.int", "nbytes": "builtins.int"}
 C_METHODS = {"numel": "builtins.int", "dim": "builtins.int", "nelement": "builtins.int", "data_ptr": "builtins.int", "detach": "Tensor",
              "detach_": "Tensor", "fill_": "Tensor", "zero_": "Tensor", "copy_": "Tensor", "is_contiguous": "builtins.bool",

@@ -82,11 +82,14 @@ def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any 
 
 def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                   pin_memory: bool = False) -> Tensor:
-    """A tensor of that shape and those strides, values unspecified. RuntimeError for lists of different lengths and negative numbers."""
+    """A tensor of that shape and those strides, values unspecified. RuntimeError for lists of different lengths, negative numbers, and
+    more memory than there can be."""
     sizes, steps = _checks.integers(size, "size"), _checks.integers(stride, "stride")
     if len(sizes) != len(steps) or min([*sizes, *steps, 0]) < 0:
         raise RuntimeError(f"empty_strided: `size` and `stride` must be as long, of numbers of 0 or more, got {sizes} and {steps}")
     room = 0 if 0 in sizes else 1 + sum((n - 1) * step for n, step in zip(sizes, steps))
+    if room >= 2**63:
+        raise RuntimeError(f"empty_strided: a tensor of size {sizes} and strides {steps} has more elements than memory can hold")
     t = make.empty(room, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory).as_strided(sizes, steps)
     return t.requires_grad_() if requires_grad else t
 

@@ -88,6 +88,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple
     if isinstance(indices_or_sections, Tensor):
         if indices_or_sections.dtype != _C.int64:
             raise RuntimeError(f"tensor_split: indices or a number of parts must be int64, got {indices_or_sections.dtype}")
+        if indices_or_sections.ndim > 1:
+            raise RuntimeError(f"tensor_split: a tensor of indices must have 1 dimension, got {indices_or_sections.ndim}")
         indices_or_sections = indices_or_sections.tolist()
     if _checks.is_integer(indices_or_sections):
         k = int(indices_or_sections)

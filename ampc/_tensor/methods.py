@@ -210,9 +210,18 @@ Tensor.is_sparse = property(lambda self: False, doc="Always False: there are den
 Tensor.is_meta = property(lambda self: _C._device_index(self) == META_NUMBER, doc="True on 'meta': it has no values.")
 Tensor.layout = property(lambda self: strided, doc="Always ampc.strided.")
 Tensor.grad_fn = property(_C._grad_fn, doc="The recorded operation that made it, or None.")
-Tensor.H = Tensor.mH = Tensor.mT
+Tensor.mH = Tensor.mT
 Tensor.real = property(lambda self: self, doc="Itself: there are real numbers only.")
 Tensor.__array_priority__ = 1000  # NumPy leaves mixed operators to us
+
+
+def _of_a_matrix(self: Tensor) -> Tensor:
+    if self.ndim > 2:
+        raise RuntimeError(f"H: expected a matrix, got {self.ndim} dimensions; of a batch of matrices take mH")
+    return self.mT
+
+
+Tensor.H = property(_of_a_matrix, doc="A matrix transposed. RuntimeError for any other shape but a number's.")
 
 
 @method
@@ -222,8 +231,8 @@ def element_size(self: Tensor) -> int:
 
 
 @method
-def is_pinned(self: Tensor) -> bool:
-    """True when it lies in page-locked memory of the CPU."""
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """True when it lies in page-locked memory of the CPU. ``device``, of which torch's scripts ask, says nothing more: it is pinned for all GPUs."""
     return _C._cuda_is_pinned(self)
 
 

@@ -168,9 +168,7 @@ COMPOSE(histc) {
     ATTRS(histc);
     double low = ac_scalar_double(a->min), high = ac_scalar_double(a->max);
     ac_attrs_reduce_dim all = {{.n = -1}, 0};
-    if (!ac_is_floating(in[0]->dtype))
-        REFUSE(AC_NOT_IMPLEMENTED, "histc: needs a floating point dtype, got %s; convert it with .float()",
-               ac_dtypes[in[0]->dtype].name);
+    if (in[0]->dtype == AC_bool) REFUSE(AC_NOT_IMPLEMENTED, "histc: needs numbers, got bool; convert it with .int()");
     if (a->bins < 1) REFUSE(AC_RUNTIME, "histc: `bins` must be above 0, got %" PRId64, a->bins);
     T x = ac_c_flat(s, ac_c_detach(s, in[0]));
     if (!x) return NULL;
@@ -183,7 +181,8 @@ COMPOSE(histc) {
         REFUSE(AC_RUNTIME, "histc: the range from %g to %g is not finite", low, high);
     if (low > high) REFUSE(AC_RUNTIME, "histc: `max` %g must be above `min` %g", high, low);
     T inside = BIN(logical_and, BIN(ge, x, NUM(low)), BIN(le, x, NUM(high)));
-    T place = TIMES(SUB(ac_c_cast(s, x, AC_float64), ac_c_real(s, low)), (double)a->bins / (high - low));
+    T place = TIMES(SUB(ac_c_cast(s, x, AC_float64), ac_c_real(s, low)), (double)a->bins);
+    place = DIV(place, NUM(high - low)); /* last, so that a whole number on an edge lies exactly there */
     T at = ac_c_clamp(s, WHERE(inside, place, ac_c_real(s, 0)), 0, (double)(a->bins - 1));
     return summed(s, ac_c_cast(s, at, AC_int64), ac_c_cast(s, inside, x->dtype), a->bins);
 }
