@@ -556,3 +556,28 @@ def test_gradients_of_nothing(torch, call):
         return given and [g if g is None else g.tolist() for g in given], x.grad
 
     assert found(ampc) == found(torch)
+
+
+TWICE = {
+    "affine_grid": lambda lib, x: lib.nn.functional.affine_grid(x, (1, 1, 2, 2), align_corners=False),
+    "interpolate": lambda lib, x: lib.nn.functional.interpolate(x, size=(5,), mode="linear"),
+    "tril": lambda lib, x: lib.tril(x), "triu": lambda lib, x: lib.triu(x), "deg2rad": lambda lib, x: lib.deg2rad(x),
+    "trapezoid": lambda lib, x: lib.trapezoid(x, dx=0.5), "gradient": lambda lib, x: lib.gradient(x, spacing=0.5, edge_order=2, dim=2)[0],
+    "index_add": lambda lib, x: x.index_add(0, lib.tensor([0]), lib.ones(1, 2, 3)),
+    "scatter_add": lambda lib, x: x.scatter_add(0, lib.zeros(1, 1, 1, dtype=lib.int64), lib.ones(1, 1, 1)),
+    "fill_": lambda lib, x: (x + x).fill_(2), "copy_": lambda lib, x: (x + x).copy_(lib.ones(1, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_backward_runs_twice_where_nothing_of_an_operand_is_kept(name):
+    """As in torch, without retain_graph: tables and factors that an operator makes of its arguments stay."""
+    torch = pytest.importorskip("torch")
+    grads = []
+    for lib in (torch, ampc):
+        x = lib.arange(6.0).reshape(1, 2, 3).requires_grad_()
+        y = TWICE[name](lib, x)
+        y.sum().backward()
+        y.sum().backward()
+        grads.append(x.grad.cpu().numpy())
+    assert np.allclose(*grads, rtol=1e-6)

@@ -45,6 +45,11 @@ T ac_c_real(ac_scratch *s, double x);   /* a Python-like float, which makes inte
 /* A factor in the dtype of what it multiplies: integers take its whole part, and bool whether it is 0, as in torch. */
 double ac_c_factor(ac_scalar value, ac_dtype dtype);
 T ac_c_zeros_of(ac_scratch *s, T x); /* zeros whose gradient by x is zeros, and not absent */
+/* x, a table made of attributes alone: backward may run a second time without it being retained */
+static inline T ac_c_constant(T x) {
+    if (x) x->is_constant = true;
+    return x;
+}
 T ac_c_refuse(ac_scratch *s, int failed);
 #define ABSENT ((T)-1)
 static inline bool ac_c_has(T x) { return x && x != ABSENT; }

@@ -51,21 +51,26 @@ ac_node *ac_node_retain(ac_node *n) {
     return n;
 }
 
+static void drop_saved(ac_saved *s) {
+    void *packed = s->packed;
+    ac_node *history = s->edge.node;
+    s->packed = NULL, s->edge.node = NULL;
+    ac_tensor_clear(&s->tensor);
+    if (packed) ac_grad_hooks.drop(packed);
+    if (history) ac_node_release(history);
+}
+
 void ac_node_free_saved(ac_node *n) {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
-        void *packed = n->saved[i].packed;
-        n->released = n->released || n->saved[i].tensor || packed;
-        ac_tensor_clear(&n->saved[i].tensor);
-        n->saved[i].packed = NULL;
-        if (packed) ac_grad_hooks.drop(packed);
-        ac_node *history = n->saved[i].edge.node;
-        n->saved[i].edge.node = NULL;
-        if (history) ac_node_release(history);
+        ac_saved *s = &n->saved[i];
+        if (s->tensor && s->tensor->is_constant) continue;
+        n->released = n->released || s->tensor || s->packed;
+        drop_saved(s);
     }
 }
 
 static void free_node(ac_node *n) {
-    ac_node_free_saved(n);
+    for (int i = 0; i < n->n_in + n->n_out; i++) drop_saved(&n->saved[i]);
     for (int i = 0; i < n->n_in; i++)
         if (n->edges[i].node) ac_node_release(n->edges[i].node);
     if (n->leaf) {

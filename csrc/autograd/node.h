@@ -113,7 +113,7 @@ ac_node *ac_node_new(const char *name, int n_in, int n_out, size_t attrs_size) A
 void ac_node_number(ac_node *n);
 ac_node *ac_node_retain(ac_node *n);
 void ac_node_release(ac_node *n);
-/* Frees what the node saved. */
+/* Frees what the node saved, but for constants (is_constant in tensor/tensor.h). */
 void ac_node_free_saved(ac_node *n);
 
 /* borrowed: t's notes, made when missing */

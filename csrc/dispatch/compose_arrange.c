@@ -220,6 +220,7 @@ static T triangle(ac_scratch *s, T x, int64_t diagonal, bool lower) {
     if (!x) return NULL;
     T rows = ac_c_unsqueeze(s, ac_c_arange(s, x->shape[x->ndim - 2], device), 1);
     T below = BIN(le, SUB(ac_c_arange(s, x->shape[x->ndim - 1], device), rows), NUM((double)diagonal));
+    ac_c_constant(below);
     T zero = x->dtype == AC_bool ? ac_c_full(s, &number, 0, AC_bool, device) : NUM(0);
     return lower ? WHERE(below, x, zero) : WHERE(below, zero, x);
 }

@@ -188,7 +188,7 @@ COMPOSE(affine_grid) {
     if (to.device != AC_CPU) all = ac_c_call(s, AC_OP_to_device, &to, 1, all);
     for (int64_t d = 0; d < nd; d++) shape.v[d + 1] = a->size.v[d + 2];
     shape.v[nd + 1] = nd;
-    T grid = ac_c_reshape(s, ac_c_product(s, all, ac_c_transpose(s, map, 1, 2)), &shape);
+    T grid = ac_c_reshape(s, ac_c_product(s, ac_c_constant(all), ac_c_transpose(s, map, 1, 2)), &shape);
     return ac_is_half(theta->dtype) ? ac_c_cast(s, grid, theta->dtype) : grid;
 }
 

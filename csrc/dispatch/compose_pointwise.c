@@ -104,8 +104,8 @@ COMPOSE(positive) {
 COMPOSE(rsub) { return ac_c_call(s, AC_OP_sub, attrs, 2, in[1], in[0]); }
 
 static const double PI = 3.14159265358979323846;
-COMPOSE(deg2rad) { return MUL(in[0], ac_c_real(s, PI / 180)); }
-COMPOSE(rad2deg) { return MUL(in[0], ac_c_real(s, 180 / PI)); }
+COMPOSE(deg2rad) { return MUL(in[0], ac_c_constant(ac_c_real(s, PI / 180))); }
+COMPOSE(rad2deg) { return MUL(in[0], ac_c_constant(ac_c_real(s, 180 / PI))); }
 
 /* 16-bit numbers in float32, where pi x keeps its digits. At 0 it is 1 - (pi x)^2 / 6, as far as two derivatives go. */
 COMPOSE(sinc) {

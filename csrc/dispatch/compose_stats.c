@@ -104,7 +104,7 @@ static T trapezoids(ac_scratch *s, T const *in, const ac_attrs_trapezoid *a, int
         REFUSE(AC_RUNTIME, "trapezoid: %" PRId64 " positions `x` for %" PRId64 " values", x->shape[0], n);
     y = summable(s, y);
     T both = ADD(ac_c_slice(s, y, *dim, n > 0, n), ac_c_slice(s, y, *dim, 0, n > 0 ? n - 1 : 0));
-    if (!x) return MUL(both, ac_c_real(s, a->dx / 2));
+    if (!x) return MUL(both, ac_c_constant(ac_c_real(s, a->dx / 2)));
     if (x->ndim == 0) REFUSE(AC_RUNTIME, "trapezoid: `x` must have a dimension");
     x = summable(s, x);
     if (x && x->ndim > 1) NEED(ac_dim_wrap(&along, x->ndim, "trapezoid"));
@@ -201,17 +201,21 @@ static T from(ac_scratch *s, const line *l, int64_t start, int64_t n) {
 /* p x + q y + r z */
 static T blended(ac_scratch *s, T p, T x, T q, T y, T r, T z) { return ADD(ADD(MUL(p, x), MUL(q, y)), MUL(r, z)); }
 
+static T constant(ac_scratch *s, double x) { return ac_c_constant(NUM(x)); }
+
 static T by_step(ac_scratch *s, const line *l, double h, int order, T *begin, T *end) {
     T first = from(s, l, 0, 1), second = from(s, l, 1, 1), last = from(s, l, l->n - 1, 1);
     T before = from(s, l, l->n - 2, 1);
-    if (order == 1) *begin = DIV(SUB(second, first), NUM(h)), *end = DIV(SUB(last, before), NUM(h));
+    if (order == 1) *begin = DIV(SUB(second, first), constant(s, h)), *end = DIV(SUB(last, before), constant(s, h));
     else {
         T third = from(s, l, 2, 1), earlier = from(s, l, l->n - 3, 1);
-        *begin = DIV(blended(s, NUM(-1.5), first, NUM(2), second, NUM(-0.5), third), NUM(h));
-        *end = DIV(blended(s, NUM(1.5), last, NUM(-2), before, NUM(0.5), earlier), NUM(h));
+        *begin =
+            DIV(blended(s, constant(s, -1.5), first, constant(s, 2), second, constant(s, -0.5), third), constant(s, h));
+        *end =
+            DIV(blended(s, constant(s, 1.5), last, constant(s, -2), before, constant(s, 0.5), earlier), constant(s, h));
     }
     if (l->n < 3) return from(s, l, 0, 0);
-    return DIV(SUB(from(s, l, 2, l->n - 2), from(s, l, 0, l->n - 2)), NUM(2 * h));
+    return DIV(SUB(from(s, l, 2, l->n - 2), from(s, l, 0, l->n - 2)), constant(s, 2 * h));
 }
 
 /* The slope of the parabola through three neighbours p and q apart, at the first of them. */

@@ -83,6 +83,7 @@ static int overwrite(ac_tensor *target, ac_tensor *source) {
     ac_attrs_dtype dtype = {target->dtype};
     if (target->base || !ac_requires_grad(target)) return ac_call_into(AC_OP_cast, &source, 1, &dtype, target);
     ac_tensor *everywhere = ac_tensor_scalar(AC_bool, 1), *in[3] = {everywhere, source, target};
+    if (everywhere) everywhere->is_constant = true;
     int failed = everywhere ? ac_call_into(AC_OP_where, in, 3, NULL, target) : -1;
     ac_tensor_clear(&everywhere);
     return failed;

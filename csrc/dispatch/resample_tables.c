@@ -234,7 +234,7 @@ T ac_c_resample(ac_scratch *s, T x, int64_t dim, const ac_table *table) {
     T part[4];
     if (!x || s->failed) return NULL;
     const parts *p = parts_of(table, ac_device_of(x));
-    for (int i = 0; i < 4; i++) part[i] = p ? ac_c_keep(s, ac_tensor_retain(p->part[i])) : NULL;
+    for (int i = 0; i < 4; i++) part[i] = p ? ac_c_keep(s, ac_tensor_retain(ac_c_constant(p->part[i]))) : NULL;
     return ac_c_call(s, AC_OP_resample, &along, 5, x, part[0], part[1], part[2], part[3]);
 }
 

@@ -52,7 +52,7 @@ ac_tensor *ac_tensor_view(const ac_tensor *t, const ac_dims *shape, const ac_dim
     ac_tensor *v = ac_tensor_from_storage(ac_storage_retain(t->storage), t->dtype, shape, strides);
     if (!v) return NULL;
     v->offset = offset;
-    v->is_inference = t->is_inference;
+    v->is_inference = t->is_inference, v->is_constant = t->is_constant;
     share_counter(v, t);
     return v;
 }

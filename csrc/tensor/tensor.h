@@ -36,6 +36,7 @@ typedef struct ac_tensor {
     ac_dtype dtype;
     int ndim;
     bool is_scalar;         /* came from a Python number: does not take part in promotion */
+    bool is_constant;       /* made of an operator's attributes alone: nodes keep it when they free what they saved */
     bool is_inference;      /* made under inference_mode */
     bool is_part;           /* of a larger tensor that processes share: operators refuse it, its aliases are plain */
     uint8_t view_kind;      /* of a view: an ac_view_kind */
