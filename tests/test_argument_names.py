@@ -138,17 +138,46 @@ def test_numbers_of_reductions(word):
     same(lambda lib: lib.nn.functional._Reduction.get_enum(word))
 
 
+def enabled(lib):
+    cuda, attention = lib.backends.cuda, lib.nn.attention
+    return [getattr(cuda, f"{kernel}_sdp_enabled")() for kernel in ("flash", "mem_efficient", "math", "cudnn")] + [
+        [str(b) for b in attention._cur_sdpa_kernel_backends(*priority)] for priority in ((), (True,))]
+
+
 def test_kernels_of_attention_that_are_allowed():
-    def names(lib, backends, **how):
-        module = lib.nn.attention
-        with module.sdpa_kernel([getattr(module.SDPBackend, b) for b in backends], **how):
-            inside = [[b.name for b in module._cur_sdpa_kernel_backends(*priority)] for priority in ((), (True,))]
-        return inside, [b.name for b in module._cur_sdpa_kernel_backends()], [b.name for b in module._cur_sdpa_kernel_backends(True)]
+    def seen(lib, backends, **how):
+        kernels = [getattr(lib.backends.cuda.SDPBackend, b) for b in backends]
+        with lib.nn.attention.sdpa_kernel(kernels if len(kernels) != 1 else kernels[0], **how):
+            inside = enabled(lib)
+        return inside, enabled(lib)
 
     torch = pytest.importorskip("torch")
     torch.nn.attention  # noqa: B018
-    for backends, how in ((["MATH"], {}), (["MATH", "FLASH_ATTENTION"], {}), (["MATH", "FLASH_ATTENTION"], {"set_priority": True})):
-        assert names(ampc, backends, **how) == names(torch, backends, **how)
+    both = ["MATH", "FLASH_ATTENTION"]
+    for backends, how in ((["MATH"], {}), (both, {}), (both, {"set_priority": True}), (["CUDNN_ATTENTION"], {"set_priority": True}), ([], {})):
+        assert seen(ampc, backends, **how) == seen(torch, backends, **how)
+    for lib in (torch, ampc):
+        assert lib.backends.cuda.SDPBackend is lib.nn.attention.SDPBackend
+        for wrong in ("MATH", {lib.nn.attention.SDPBackend.MATH}, [1]):
+            with pytest.raises(AssertionError if wrong != [1] or lib is ampc else TypeError), lib.nn.attention.sdpa_kernel(wrong):
+                raise TypeError("torch takes a list of anything")
+
+
+@pytest.mark.filterwarnings("ignore:.*sdp_kernel:FutureWarning")
+def test_switches_of_attention():
+    def seen(lib):
+        for kernel in ("flash", "mem_efficient", "math", "cudnn"):
+            switch = getattr(lib.backends.cuda, f"enable_{kernel}_sdp")
+            switch(False)
+            yield enabled(lib)[:4]
+            switch(True)
+            with pytest.raises((TypeError, RuntimeError)):  # torch has either
+                switch(1)
+        with lib.backends.cuda.sdp_kernel(enable_flash=False, enable_cudnn=False):
+            yield enabled(lib)[:4]
+        yield enabled(lib)[:4]
+
+    assert list(seen(ampc)) == list(seen(pytest.importorskip("torch")))
 
 
 def test_masks_of_no_masks():

@@ -293,8 +293,6 @@ UNREAD = {
     "DistributedDataParallel.batched_grad_copy": "a hint how gradients are copied, with the same numbers",
     "adapt.found_inf": "one signature for scales of a CPU and of a GPU", "adapt.culprit": "the same",
     "find_spec.path": "Python's protocol", "find_spec.target": "Python's protocol", "call.logits": "one signature for all losses",
-    "sdp_kernel.enable_flash": "one way of attention", "sdp_kernel.enable_math": "one way of attention",
-    "sdp_kernel.enable_mem_efficient": "one way of attention", "sdp_kernel.enable_cudnn": "one way of attention",
     "args": "modules and switches that take anything, as torch's", "kwargs": "the same",
     "options": "compile and jit run what they get as it is", "disable.recursive": "the same", "disable.reason": "the same",
     "trace.example_inputs": "the same", "trace_module.inputs": "the same", "annotate.the_type": "the same",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Iterator, NamedTuple, Optional
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, Iterable, Iterator, NamedTuple, Optional
 
 from .. import _C
 from .._names.missing import absent_from
@@ -45,27 +46,81 @@ class _Products:
 matmul = _Products()
 
 
-# -- attention: one way, whose kernels are chosen by the shapes; these say so --
+# -- attention: shapes and device choose its kernel, and every choice gives the same numbers; so what is allowed here is only remembered --
+
+
+class SDPBackend(IntEnum):
+    """Names of torch's kernels of attention."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+    __str__ = Enum.__str__
+
+
+# In the order in which allowed ones are shown, and the one to prefer first.
+_SHOWN = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH, SDPBackend.OVERRIDEABLE]
+_priority = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH, SDPBackend.CUDNN_ATTENTION, SDPBackend.OVERRIDEABLE]
+_allowed = set(_SHOWN)
+
+
+def _allow(backends: Iterable[SDPBackend], set_priority: bool) -> None:
+    """These kernels alone; ``set_priority``: the first of them first."""
+    first = list(backends)
+    _allowed.clear()
+    _allowed.update(first)
+    if set_priority:
+        _priority.sort(key=lambda b: first.index(b) if b in first else len(first))
+
+
+def _switch(backend: SDPBackend, enabled: bool) -> None:
+    if not isinstance(enabled, bool):
+        raise TypeError(f"{backend}: `enabled` must be a bool, got {type(enabled).__name__}")
+    (_allowed.add if enabled else _allowed.discard)(backend)
 
 
 def flash_sdp_enabled() -> bool:
-    """False: no flash attention kernel of a library is used."""
-    return False
+    """Whether scripts allow torch's kernel FLASH_ATTENTION: True at first. What computes attention does not depend on it."""
+    return SDPBackend.FLASH_ATTENTION in _allowed
 
 
 def mem_efficient_sdp_enabled() -> bool:
-    """False."""
-    return False
+    """The same of EFFICIENT_ATTENTION."""
+    return SDPBackend.EFFICIENT_ATTENTION in _allowed
 
 
 def cudnn_sdp_enabled() -> bool:
-    """False."""
-    return False
+    """The same of CUDNN_ATTENTION."""
+    return SDPBackend.CUDNN_ATTENTION in _allowed
 
 
 def math_sdp_enabled() -> bool:
-    """True: attention is made of its parts on a GPU."""
-    return True
+    """The same of MATH."""
+    return SDPBackend.MATH in _allowed
+
+
+def enable_flash_sdp(enabled: bool) -> None:
+    """Says what ``flash_sdp_enabled()`` answers. TypeError for anything but a bool."""
+    _switch(SDPBackend.FLASH_ATTENTION, enabled)
+
+
+def enable_mem_efficient_sdp(enabled: bool) -> None:
+    """Says what ``mem_efficient_sdp_enabled()`` answers."""
+    _switch(SDPBackend.EFFICIENT_ATTENTION, enabled)
+
+
+def enable_cudnn_sdp(enabled: bool) -> None:
+    """Says what ``cudnn_sdp_enabled()`` answers."""
+    _switch(SDPBackend.CUDNN_ATTENTION, enabled)
+
+
+def enable_math_sdp(enabled: bool) -> None:
+    """Says what ``math_sdp_enabled()`` answers."""
+    _switch(SDPBackend.MATH, enabled)
 
 
 class SDPAParams(NamedTuple):
@@ -80,17 +135,17 @@ class SDPAParams(NamedTuple):
     enable_gqa: bool
 
 
-def _leave(enabled: bool) -> None:
-    """Accepted; there is one way of attention on a GPU."""
-
-
-enable_flash_sdp = enable_mem_efficient_sdp = enable_math_sdp = enable_cudnn_sdp = _leave
-
-
 @contextmanager
 def sdp_kernel(enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True) -> Iterator[None]:
-    """Accepted; there is one way of attention on a GPU."""
-    yield
+    """``nn.attention.sdpa_kernel`` of the kernels that are enabled: torch's older form."""
+    wanted = {SDPBackend.FLASH_ATTENTION: enable_flash, SDPBackend.MATH: enable_math, SDPBackend.EFFICIENT_ATTENTION: enable_mem_efficient,
+              SDPBackend.CUDNN_ATTENTION: enable_cudnn}
+    before = list(_allowed)
+    _allow([b for b, on in wanted.items() if on], False)
+    try:
+        yield
+    finally:
+        _allow(before, False)
 
 
 if not TYPE_CHECKING:
