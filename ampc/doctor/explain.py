@@ -61,7 +61,8 @@ def _text(dtype: Any) -> str:
 def _other_region(t: Any) -> str:
     """The device type of the open region, where it is not that of the tensor; "" where one serves it, or none is open."""
     here, there = ("cuda", "cpu") if t.is_cuda else ("cpu", "cuda")
-    return there if _C._cuda_count() and _C._is_autocast_enabled(there) and not _C._is_autocast_enabled(here) else ""
+    apart = _C._is_autocast_enabled(there) and not _C._is_autocast_enabled(here)
+    return there if apart and _C._cuda_count() else ""  # without a GPU both mean the CPU's
 
 
 class Explain(Watcher):
