@@ -55,7 +55,7 @@ CAUSES: Dict[str, Set[str]] = {
     "ctc-without-alignment": {"doctor ctc_loss"},
     "where-gradient": {"doctor backward where", *POLES, *ROOTS, "doctor backward exp"},
     "domain": {"doctor backward atanh", "doctor acos", "doctor asin", "doctor sqrt", "doctor pow", "doctor log", "doctor atanh", "doctor acosh", "doctor backward acos", "doctor backward asin"},
-    "deviation-of-one": {"doctor std", "doctor var"},
+    "deviation-of-one": {"doctor std", "doctor var", "warning UserWarning"},
     "mean-of-nothing": {"doctor mean", "doctor div", "doctor cross_entropy", "doctor nll_loss"},
     "bad-data": {"doctor data"},
     "bad-parameter": {"doctor parameter"},
