@@ -400,7 +400,7 @@ def test_to_reads_its_arguments_as_tensors_do():
     m = nn.Linear(2, 2)
     assert m.to("cpu", ampc.float64, True).weight.dtype == ampc.float64 and m.to(ampc.ones(1)).weight.dtype == ampc.float32
     assert m.to(ampc.float16, non_blocking=True).weight.dtype == ampc.float16 and m.to("cpu", dtype=ampc.float32).weight.dtype == ampc.float32
-    m.weight.grad = grad = ampc.ones(2, 2)
+    m.weight.grad = grad = ampc.ones_like(m.weight)
     m.zero_grad(set_to_none=False)
     assert m.weight.grad is grad and not grad.any()
 
