@@ -6,10 +6,10 @@
 /* The build lists what it compiled in a file: CUBIN(image, architecture, path) is machine code, PTX(...) what a driver
  * compiles; each packed by xz. Where nvcc was absent there is no such file. */
 #ifdef AC_CUDA_IMAGES
+#define HIDDEN __attribute__((visibility("hidden")))
 #define EMBED(name, path)                                                                                              \
     __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" path "\"\n" #name "_end:\n.popsection\n");                  \
-    extern const char name[] __attribute__((visibility("hidden"))), name##_end[] __attribute__((visibility("hidde"     \
-                                                                                                           "n")));
+    extern const char name[] HIDDEN, name##_end[] HIDDEN;
 #define CUBIN(image, architecture, path) EMBED(ac_cubin_##image##_##architecture, path)
 #define PTX(image, architecture, path) EMBED(ac_ptx_##image##_##architecture, path)
 #include AC_CUDA_IMAGES

@@ -183,7 +183,7 @@ static const char *open_driver(void) {
     }
     (void)ac_cu.cuDriverGetVersion(&version);
     state.driver = version;
-    /* The simulator loads no machine code, so no toolkit decides how old it may be. */
+    /* The simulator runs no machine code, so no toolkit decides how old it may be. */
     int oldest = ac_gpu_is_simulated() ? OLDEST_TOOLKIT : ac_gpu_oldest_driver(AC_CUDA_TOOLKIT);
     (void)snprintf(l->note, sizeof l->note, "CUDA %d.%d%s", version / 1000, version % 1000 / 10,
                    ac_gpu_is_simulated() ? ", simulated" : "");

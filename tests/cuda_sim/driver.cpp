@@ -140,11 +140,10 @@ struct State {
     std::set<Capture *> captures;
     std::set<Graph *> graphs, executables;
     std::vector<Handle *> free_handles;
-    int refuse_machine_code =
-        0;              /* the result of loading it, where that is refused, as Tegra's driver refuses a desktop's */
-    int refuse_ptx = 0; /* the same, as a driver refuses that of a newer toolkit */
-    int loaded = 0;     /* the architecture of the last image, less than 0 of PTX */
-    std::string wrong;  /* what a kernel did; every later call fails */
+    int refuse_machine_code = 0; /* what loading it gives, as Tegra's driver refuses a desktop's; 0: it loads */
+    int refuse_ptx = 0;          /* the same of PTX, as a driver refuses that of a newer toolkit */
+    int loaded = 0;              /* the architecture of the last image, less than 0 of PTX */
+    std::string wrong;           /* what a kernel did; every later call fails */
     double clock = 0;
     long long fail_alloc = 0, fail_launch = 0, no_memory_to_load = 0, no_memory_to_launch = 0,
               no_memory_to_instantiate = 0, syncs = 0, launches = 0, copies = 0, replays = 0;
